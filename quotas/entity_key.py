@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import json
+from enum import Enum
 
-from sluice.quotas.entity import Part, QuotaEntity, Tenant
+from sluice.quotas.entity import QuotaEntity, Tenant
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.limits.tables import Match
+
+
+class LimitOrigin(Enum):
+    """Whose limit a bucket has."""
+
+    OWN = "own"
+    """one that a person, or a plan, has written for it"""
+    DEFAULT = "default"
+    """one that each user gets by a default"""
+    ANYBODY = "anybody"
+    """one that each client id or address gets by a default: there are as many such buckets as somebody makes
+    up names"""
 
 
 def key_of(entity: QuotaEntity) -> str:
@@ -43,13 +56,16 @@ def in_force(limits: QuotaLimits, kind: QuotaKind, key: str) -> tuple[float, boo
     return None if match is None or key_of(match.bucket) != key else (match.limit, match.shadow)
 
 
-def is_of_any_client_id(limits: QuotaLimits, kind: QuotaKind, key: str) -> bool:
-    """Whether the limit in force of this bucket is one that each client id gets by a default: there are as
-    many such buckets as somebody makes up names."""
-    if "ip" in json.loads(key):
-        return False
+def origin_of(limits: QuotaLimits, kind: QuotaKind, key: str) -> LimitOrigin:
+    """From where the limit in force of this bucket comes."""
+    parts = json.loads(key)
+    if "ip" in parts:
+        found = limits.ip_limit(parts["ip"])
+        return LimitOrigin.OWN if found is None or found[1] == "ip" else LimitOrigin.ANYBODY
     match = match_of(limits, kind, key)
-    return match is not None and match.level.client_part is Part.DEFAULT
+    if match is None or not match.level.mints_buckets:
+        return LimitOrigin.OWN
+    return LimitOrigin.ANYBODY if match.level.mints_client_ids else LimitOrigin.DEFAULT
 
 
 def match_of(limits: QuotaLimits, kind: QuotaKind, key: str) -> Match | None:

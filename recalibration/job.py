@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from sluice.quotas.entity_key import is_of_any_client_id, limit_of
+from sluice.quotas.entity_key import limit_of, origin_of
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS, QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.recalibration.log.reader import (
@@ -192,7 +192,7 @@ def make_plan(
                 grants.get(place, 0.0),
                 len(missing),
                 earlier.again.get(place),
-                is_of_any_client_id(limits, kind, history.entity),
+                origin_of(limits, kind, history.entity),
             )
             entries.append(planned(kind, history.entity, limit, history.days, policies[kind], known))
             tops[place] = _top_rate(history, job.replay_days)

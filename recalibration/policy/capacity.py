@@ -9,19 +9,21 @@ what they have and the large ones are cut to one level L, the highest at which a
 Max-min fair: nobody can get more but from somebody who has as little or less. Found by going through the
 limits from the smallest: with m of them left and r remaining, the next either fits under r / m, or L = r / m.
 
-What somebody asks for he keeps all the same, as long as there is room for all of that: else who holds a large
-limit and uses little of it would take from who uses his:
+So the room is given away, step by step, each only with what those before it leave:
 
-    Σ max(min(limit_i, L), kept_i) = capacity × oversubscription
+    firm        floors, and what is not to be cut tonight
+    asked for   of who is not throttled what he asks for; of who is, and may need anything, what he has
+    more        of who is throttled, up to his limit
+    slack       of all, up to their limits: who holds a large limit and uses little of it takes from nobody
+                who uses his, or waits
 
-Who is throttled may need anything; of him no more is kept than he has, and than L would leave him by limits
-alone. Where not all that is kept fits, it is shared in its turn: each has what he asks for, and he who is
-throttled his limit, up to the level F at which that fits. Those come last whose names anybody may make up.
-Before all that comes what is firm: floors, and what is not to be cut tonight.
+Where not all that is asked for fits, it is shared by its own level, and the limit of who is throttled counts
+as asked for. Each of these steps is one of those who have limits of their own first, and then one of those
+with a default's, for names cost nothing.
 
 Worked examples: limits 100, 300, 800, 800, and room for 1,500: 100 ≤ 1500/4 stays, 300 ≤ 1400/3 stays, 800 >
-1100/2: L = 550: 100, 300, 550, 550. Limits of 800 of which 700, 100 and 100 are kept, and the same room: L =
-400: 700, 400, 400. With room for 800, the 900 that are kept do not fit: F = 600: 600, 100, 100.
+1100/2: L = 550: 100, 300, 550, 550. Limits of 800 of which 700, 100 and 100 are asked for, and the same room:
+L = 400: 700, 400, 400. With room for 800 the 900 do not fit: L = 600: 600, 100, 100.
 """
 
 from __future__ import annotations
@@ -47,8 +49,8 @@ class Claim:
     """it is throttled: what it asks for is not known"""
     firm: float = 0.0
     """it has that whether there is room or not"""
-    is_of_anybody: bool = False
-    """anybody may make up more of its kind: it comes behind those of which that is not so"""
+    is_by_default: bool = False
+    """it has a default's limit, as all have who come: it stands behind those with limits of their own"""
 
 
 def fitted(
@@ -65,22 +67,33 @@ def fitted(
 
 def shares(claims: Sequence[Claim], room: float) -> list[float]:
     """What each gets, in their order; together at most `room`, unless what is firm comes to more."""
-    limits = [claim.limit for claim in claims]
-    lows = [min(claim.firm, claim.limit) for claim in claims]
-    level = water_level(limits, room)
-    for is_of_anybody in (False, True):
-        kept, asked = list(lows), list(lows)
-        for place, claim in enumerate(claims):
-            if claim.is_of_anybody is is_of_anybody:
-                held = claim.is_held_back
-                kept[place] = max(
-                    lows[place], min(claim.limit, min(claim.has, level) if held else claim.kept)
-                )
-                asked[place] = max(lows[place], claim.limit if held else kept[place])
-        if sum(kept) > room:
-            return _between(lows, asked, room)
-        lows = kept
-    return _between(lows, limits, room)
+    given = [min(claim.firm, claim.limit) for claim in claims]
+    for is_by_default in (False, True):
+        mine = [claim.is_by_default is is_by_default for claim in claims]
+        asked = _raised(
+            given, mine, [claim.has if claim.is_held_back else claim.kept for claim in claims], claims
+        )
+        if sum(asked) > room:
+            wished = [claim.limit if claim.is_held_back else claim.kept for claim in claims]
+            return _between(given, _raised(given, mine, wished, claims), room)
+        given = asked
+    for is_slack in (False, True):
+        for is_by_default in (False, True):
+            mine = [
+                claim.is_by_default is is_by_default and (is_slack or claim.is_held_back) for claim in claims
+            ]
+            given = _between(given, _raised(given, mine, [claim.limit for claim in claims], claims), room)
+    return given
+
+
+def _raised(
+    given: Sequence[float], mine: Sequence[bool], to: Sequence[float], claims: Sequence[Claim]
+) -> list[float]:
+    """What is given, of those who are meant at least what it is to become, and nobody more than his limit."""
+    return [
+        max(low, min(high, claim.limit)) if is_mine else low
+        for low, is_mine, high, claim in zip(given, mine, to, claims, strict=True)
+    ]
 
 
 def water_level(limits: Sequence[float], room: float) -> float:

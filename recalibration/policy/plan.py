@@ -13,6 +13,7 @@ from math import ceil, floor
 from types import MappingProxyType
 from typing import Any, Final
 
+from sluice.quotas.entity_key import LimitOrigin
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS, QuotaKind
 from sluice.recalibration.policy.capacity import Claim, shares
 from sluice.recalibration.policy.confidence import DayUse, confidence
@@ -27,7 +28,7 @@ POOLED: Final = ""
 """in place of a proxy: all of them together"""
 _SHOWN_DAYS: Final = 8
 _SHOWN_S_A_DAY: Final = 3_600.0
-"""who has a limit by a default for any client id is one to reckon with after so much traffic, on average"""
+"""who has a limit by a default is one to reckon with after so much traffic, on average"""
 _NEARLY: Final = 0.9
 """of a limit: nearer than a limit is changed for (settings.hysteresis)"""
 _WHOLE_FROM: Final = 100.0
@@ -108,25 +109,28 @@ class PlanEntry:
     days: tuple[DayUse, ...] = ()
     """those with traffic, the latest first"""
     expected: Expected = Expected()
-    is_of_any_client_id: bool = False
-    """it has its limit by a default, as each client id has that somebody makes up"""
+    origin: LimitOrigin = LimitOrigin.OWN
 
     @property
     def weight(self) -> float:
-        """How much it counts in its key's room, 0 to 1: of a default's limit for any client id its share of
-        an hour's traffic a day, of the last days. One connection that sends under a new id every 10 s could
-        make up thousands that ask for as much as any other; in this measure 24 times what it sends."""
-        if not self.is_of_any_client_id:
+        """How much it counts in its key's room, 0 to 1: with a limit by a default its share of an hour's
+        traffic a day, of the last days. One connection that sends under a new id every 10 s could make up
+        thousands that ask for as much as any other; in this measure 24 times what it sends."""
+        if self.origin is LimitOrigin.OWN:
             return 1.0
         traffic_s = sum(day.traffic_s for day in self.days if day.age_days < _SHOWN_DAYS)
         return min(1.0, traffic_s / (_SHOWN_DAYS * _SHOWN_S_A_DAY))
 
     @property
     def room_taken(self) -> float:
-        """What it takes of its key's room: of a default's limit for any client id, as long as that is left
-        alone, what is asked for, by its weight."""
-        is_counted_whole = not self.is_of_any_client_id or self.is_change
-        return self.proposed if is_counted_whole else self.weight * min(self.proposed, self.wanted)
+        """What it takes of its key's room as proposed: without a limit of its own what is asked for."""
+        return self.proposed if self.is_change or self.asked is None else self.asked
+
+    @property
+    def asked(self) -> float | None:
+        """What a default's limit takes of its key's room: what is asked for, by its weight. None: it has one
+        of its own, which counts whole."""
+        return None if self.origin is LimitOrigin.OWN else self.weight * min(self.current, self.wanted)
 
     @property
     def is_change(self) -> bool:
@@ -137,14 +141,12 @@ class PlanEntry:
         told: dict[str, Any] = {name: getattr(self, name) for name in _TOLD}
         told["entity"] = json.loads(self.entity)
         told["reason"] = self.reason.value
-        told["room_taken"] = self.room_taken
+        told["room_taken"], told["asked"] = self.room_taken, self.asked
         told["expected"] = {name: getattr(self.expected, name) for name in EXPECTED}
         return told
 
 
-_TOLD: Final = tuple(
-    field.name for field in fields(PlanEntry) if field.name not in {"days", "is_of_any_client_id"}
-)
+_TOLD: Final = tuple(field.name for field in fields(PlanEntry) if field.name not in {"days", "origin"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +161,7 @@ class Known:
     """of the last week (coverage.py): with one, nothing is cut, and confidence falls by a seventh for each"""
     again: Standing | None = None
     """None: this date was not run before"""
-    is_of_any_client_id: bool = False
-    """as of PlanEntry"""
+    origin: LimitOrigin = LimitOrigin.OWN
 
 
 def planned(
@@ -220,7 +221,7 @@ def planned(
         first_step=proposal.first_step * spec.limit_span_s,
         anchor=anchor,
         days=tuple(uses),
-        is_of_any_client_id=known.is_of_any_client_id and not known.grant,  # a person has looked at it
+        origin=LimitOrigin.OWN if known.grant else known.origin,  # of a grant a person has looked at it
     )
 
 
@@ -273,13 +274,13 @@ def fitted_plan(
 
 
 def _left_alone(entry: PlanEntry) -> PlanEntry:
-    """As it is, where anybody may have made it up, and it has shown too little for a limit of its own, which
-    would count whole from then on. A person may grant it what it asks for."""
-    if entry.weight == 1.0 or not entry.is_change:
-        return entry
+    """As it is, where anybody may have made it up, unless it has shown enough to get more: a limit of its own
+    would count whole from then on, a lower one, too. A person may grant it what it asks for."""
     is_more = entry.proposed > entry.current
+    if entry.origin is not LimitOrigin.ANYBODY or not entry.is_change or (is_more and entry.weight == 1.0):
+        return entry
     needs_review = entry.needs_review or (is_more and entry.throttled_share > SEEN_IN_FULL)
-    return replace(entry, proposed=entry.current, reason=Reason.TOO_LITTLE, needs_review=needs_review)
+    return replace(entry, proposed=entry.current, reason=Reason.OF_ANYBODY, needs_review=needs_review)
 
 
 def _claim(entry: PlanEntry, floor_limit: float, is_week_whole: bool) -> Claim:
@@ -291,7 +292,7 @@ def _claim(entry: PlanEntry, floor_limit: float, is_week_whole: bool) -> Claim:
         has=entry.weight * entry.current,
         is_held_back=_is_held_back(entry),
         firm=max(min(floor_limit, taken) if entry.weight == 1.0 else 0.0, not_cut),
-        is_of_anybody=entry.is_of_any_client_id,
+        is_by_default=entry.origin is not LimitOrigin.OWN,
     )
 
 

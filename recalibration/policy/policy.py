@@ -56,6 +56,8 @@ class Reason(StrEnum):
     CEILING = "ceiling"
     CAPACITY = "capacity"
     """set by capacity.py"""
+    OF_ANYBODY = "default_of_anybody"
+    """its limit is one that any client id or address gets: no other in a plan with a capacity"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ PLAN_COLUMNS: Final = pa.schema(
         ("first_step", pa.float64()),
         ("anchor", pa.float64()),
         ("room_taken", pa.float64()),
+        ("asked", pa.float64()),
         *((f"expected_{name}", pa.float64()) for name in EXPECTED),
     ]
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sluice.quotas.entity import DEFAULT, QuotaEntity
-from sluice.quotas.entity_key import is_of_any_client_id, key_of_address, key_of_client, limit_of
+from sluice.quotas.entity_key import LimitOrigin, key_of_address, key_of_client, limit_of, origin_of
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
 
@@ -33,20 +33,23 @@ def test_a_name_is_written_as_it_is_told_and_not_in_escapes() -> None:
     assert limit_of(limits, PRODUCE, '{"client-id": "поток", "user": "jürgen"}') == 5
 
 
-def test_a_limit_of_any_client_id_is_told_from_one_that_somebody_was_given() -> None:
+def test_a_limit_that_names_get_by_a_default_is_told_from_one_that_somebody_was_given() -> None:
     entries = [
         QuotaEntity("alice"), QuotaEntity("bob", DEFAULT), QuotaEntity("bob", "app"), QuotaEntity(DEFAULT),
         QuotaEntity(None, DEFAULT),
     ]  # fmt: skip
     limits = QuotaLimits([(entity, {KEY: 5}) for entity in entries])
-    found = {
-        key: is_of_any_client_id(limits, PRODUCE, key)
+    found = [
+        origin_of(limits, PRODUCE, key)
         for key in ('{"user": "alice"}', '{"client-id": "app", "user": "bob"}', '{"user": "carol"}',
                     '{"client-id": "x", "user": "bob"}')
-    }  # fmt: skip
-    assert list(found.values()) == [False, False, False, True]
+    ]  # fmt: skip
+    assert found == [LimitOrigin.OWN, LimitOrigin.OWN, LimitOrigin.DEFAULT, LimitOrigin.ANYBODY]
     of_clients = QuotaLimits([(QuotaEntity(None, DEFAULT), {KEY: 5}), (QuotaEntity(None, "app"), {KEY: 5})])
-    assert is_of_any_client_id(of_clients, PRODUCE, '{"client-id": "x"}')
-    assert not is_of_any_client_id(of_clients, PRODUCE, '{"client-id": "app"}')
-    of_addresses = QuotaLimits([(QuotaEntity(ip=DEFAULT), {"connection_creation_rate": 5})])
-    assert not is_of_any_client_id(of_addresses, QuotaKind.CONNECTION_CREATION, '{"ip": "10.0.0.1"}')
+    assert origin_of(of_clients, PRODUCE, '{"client-id": "x"}') is LimitOrigin.ANYBODY
+    assert origin_of(of_clients, PRODUCE, '{"client-id": "app"}') is LimitOrigin.OWN
+    rate = {"connection_creation_rate": 5}
+    of_addresses = QuotaLimits([(QuotaEntity(ip=DEFAULT), rate), (QuotaEntity(ip="10.0.0.2"), rate)])
+    kind = QuotaKind.CONNECTION_CREATION
+    assert origin_of(of_addresses, kind, '{"ip": "10.0.0.1"}') is LimitOrigin.ANYBODY
+    assert origin_of(of_addresses, kind, '{"ip": "10.0.0.2"}') is LimitOrigin.OWN

@@ -178,7 +178,9 @@ def _as_it_is(plan: PlanFile, before: QuotaLimits) -> PlanFile:
     limits = []
     for limit in plan.limits:
         found = in_force(before, limit.kind, limit.entity)
-        limits.append(limit if found is None else replace(limit, current=found[0]))
+        is_as_it_was = found is None or found[0] == limit.current
+        # Else somebody has given it one of its own.
+        limits.append(limit if is_as_it_was else replace(limit, current=found[0], asked=None))
     return replace(plan, limits=tuple(limits))
 
 

@@ -45,12 +45,11 @@ class PlannedLimit:
     first_step: float = 0.0
     """to what it goes tonight, if a person grants that; 0: an older plan does not say"""
     asked: float | None = None
-    """what a default's limit for any client id is counted as in its key's room, where that is less than the
-    limit; None: it counts whole"""
+    """what it takes of its key's room as long as it is a default's; None: it is its own, and counts whole"""
 
     def room_taken(self, limit: float) -> float:
-        """What it takes of its key's room if it is this."""
-        return limit if self.asked is None else min(limit, self.asked)
+        """What it takes of its key's room if it is this: any other than now would be its own."""
+        return limit if self.asked is None or limit != self.current else min(limit, self.asked)
 
     @property
     def key(self) -> str:
@@ -203,12 +202,18 @@ def _limit(item: Any) -> PlannedLimit:
     confidence, up_to, first_step = (
         _or_zero(item.get(name)) for name in ("confidence", "up_to", "first_step")
     )
-    taken: Any = item.get("room_taken")
-    is_number = _is_positive(taken) or (taken == 0 and not isinstance(taken, bool))
-    asked = float(taken) if is_number and taken < proposed else None
+    # A plan of before tells it of those that are left alone only.
+    asked = _number(item["asked"]) if "asked" in item else _number(item.get("room_taken"))
+    if "asked" not in item and asked is not None and asked >= proposed:
+        asked = None
     return PlannedLimit(
         kind, entity, whom, current, proposed, reason, review, confidence, up_to, first_step, asked
     )
+
+
+def _number(value: Any) -> float | None:
+    """One that may be counted: 0 or more; else nothing is known."""
+    return float(value) if _is_positive(value) or (value == 0 and not isinstance(value, bool)) else None
 
 
 def whom_of_key(key: str) -> Whom:

@@ -77,8 +77,9 @@ def allowed_tonight(
 
 
 def those_with_room(plan: PlanFile, chosen: Sequence[PlannedLimit]) -> _Chosen:
-    """All cuts; and the rises, the most certain first, as long as all limits of a key come to no more than
-    there is room for, or to no more than before. `plan`: its limits as they are now."""
+    """What takes no more of the room than before; and the others, the most certain first, as long as all
+    limits of a key come to no more than there is room for, or to no more than before. A default's limit that
+    becomes one of its own takes more even if it is a cut. `plan`: its limits as they are now."""
     left_out: list[tuple[PlannedLimit, str]] = []
     without: set[int] = set()
     for kind in KINDS:
@@ -87,11 +88,11 @@ def those_with_room(plan: PlanFile, chosen: Sequence[PlannedLimit]) -> _Chosen:
         before = after = sum(counted.values())
         room = max(plan.room.get(KINDS[kind].config_key, float("inf")), before)
         mine = [limit for limit in chosen if limit.kind is kind]
-        after -= sum(
-            counted[each.whom] - each.room_taken(each.proposed) for each in mine if not _is_rise(each)
-        )
-        for limit in sorted(filter(_is_rise, mine), key=_certainty):
-            more = limit.room_taken(limit.proposed) - counted[limit.whom]
+        changes = [(limit.room_taken(limit.proposed) - counted[limit.whom], limit) for limit in mine]
+        after += sum(more for more, _ in changes if more <= 0.0)
+        for more, limit in sorted(changes, key=lambda change: _certainty(change[1])):
+            if more <= 0.0:
+                continue
             if after + more > room * _ROUNDING:
                 without.add(id(limit))
                 left_out.append((limit, "a later night: there is no room until others are cut"))
@@ -101,9 +102,14 @@ def those_with_room(plan: PlanFile, chosen: Sequence[PlannedLimit]) -> _Chosen:
 
 
 def weight_of(limits: Sequence[PlannedLimit]) -> tuple[int, float]:
-    """(how many limits count whole, what all of them come to in their key's room)."""
-    whole = sum(limit.asked is None for limit in limits)
-    return whole, sum(limit.room_taken(limit.current) for limit in limits)
+    """(how many limits count whole, what all of them come to). A default's limit that is to change counts
+    whole, or where nearly all are a default's no night could cut any; one that stays by what is asked for, so
+    that names which somebody made up make no night larger."""
+    taken = [
+        limit.current if limit.proposed != limit.current else limit.room_taken(limit.current)
+        for limit in limits
+    ]
+    return sum(limit.asked is None or limit.proposed != limit.current for limit in limits), sum(taken)
 
 
 def _is_rise(limit: PlannedLimit) -> bool:

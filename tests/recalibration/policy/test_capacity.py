@@ -59,7 +59,7 @@ def test_the_sum_fits_and_what_is_kept_stays_where_all_of_it_fits(
         assert all(share >= keeps for share, keeps in zip(after, kept, strict=True))
 
 
-def test_who_is_throttled_keeps_what_limits_alone_would_leave_him_and_gets_no_more_at_others_cost() -> None:
+def test_who_is_throttled_keeps_what_he_has_and_gets_more_before_others_have_more_than_they_ask_for() -> None:
     big = Claim(80.0, kept=70.0, has=80.0)
     flood = Claim(40.0, kept=40.0, has=20.0, is_held_back=True)
     assert shares([big, flood], 100.0) == [70.0, 30.0]
@@ -67,12 +67,14 @@ def test_who_is_throttled_keeps_what_limits_alone_would_leave_him_and_gets_no_mo
         "not all that is asked for fits: it is shared, and he is not starved"
     )
     calm = Claim(1_000.0, kept=100.0, has=1_000.0)
-    assert shares([Claim(1_000.0, 1_000.0, 1_000.0, True), calm], 1_500.0) == [750.0, 750.0]
+    assert shares([Claim(1_000.0, 1_000.0, 1_000.0, True), calm], 1_500.0) == [1_000.0, 500.0]
+    rising = Claim(25.0, kept=25.0, has=20.0, is_held_back=True)
+    assert shares([rising, *[Claim(10.0, 1.0, 10.0)] * 10], 60.0) == [25.0, *[3.5] * 10]
 
 
-def test_what_anybody_may_make_up_comes_behind() -> None:
+def test_those_with_a_defaults_limit_come_behind() -> None:
     named = [Claim(5.0, kept=4.5, has=5.0)] * 10
-    minted = [Claim(1.0, kept=1.0, has=1.0, is_of_anybody=True)] * 200
+    minted = [Claim(1.0, kept=1.0, has=1.0, is_by_default=True)] * 200
     after = shares([*named, *minted], 100.0)
     assert after[:10] == [4.5] * 10
     assert after[10:] == pytest.approx([55.0 / 200] * 200)

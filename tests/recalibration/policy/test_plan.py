@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from sluice.quotas.entity_key import LimitOrigin
 from sluice.quotas.kinds import QuotaKind
 from sluice.recalibration.policy.demand import DayState
 from sluice.recalibration.policy.plan import POOLED, EntityDay, Known, PlanEntry, fitted_plan, planned
@@ -61,12 +62,13 @@ def test_the_largest_of_a_key_are_cut_to_the_room_and_other_keys_are_not() -> No
 
 
 ROOM = {"producer_byte_rate": 50_000}
+ORIGINS = (LimitOrigin.ANYBODY, LimitOrigin.OWN)
 
 
 def minted(number: int, rate: float, limit: float, windows: int = 1, ages: int = 1) -> list[PlanEntry]:
     """Client ids that somebody made up, each of which sends in so many windows of a date."""
     days = full_days(rate, days=ages, windows=windows)
-    made_up = planned(QuotaKind.PRODUCE, ALICE, limit, days, SETTINGS, Known(is_of_any_client_id=True))
+    made_up = planned(QuotaKind.PRODUCE, ALICE, limit, days, SETTINGS, Known(origin=LimitOrigin.ANYBODY))
     return [replace(made_up, entity=f"m{each:05}") for each in range(number)]
 
 
@@ -74,7 +76,7 @@ def honest(number: int = 30) -> list[PlanEntry]:
     """Steady at 700 of a limit of 1,000, every other one by a default for any client id."""
     entry = planned(QuotaKind.PRODUCE, ALICE, 1_000, full_days(700), SETTINGS)
     assert (entry.proposed, entry.is_change) == (1_000, False)
-    return [replace(entry, entity=str(each), is_of_any_client_id=each % 2 == 0) for each in range(number)]
+    return [replace(entry, entity=str(each), origin=ORIGINS[each % 2]) for each in range(number)]
 
 
 def test_a_default_for_any_client_id_takes_of_the_room_what_is_asked_for() -> None:
@@ -100,9 +102,9 @@ def test_a_client_id_every_ten_seconds_takes_nothing_from_others_however_much_ea
 def test_ids_that_ask_for_much_for_a_week_count_as_others_do_and_come_behind_those_with_names() -> None:
     entries = [*honest(), *minted(100, 700.0, 1_000, windows=8_640, ages=10)]
     after = fitted_plan(entries, ROOM)
-    named = [each for each in after if not each.is_of_any_client_id]
+    named = [each for each in after if each.origin is LimitOrigin.OWN]
     assert [each.proposed >= int(each.wanted) for each in named] == [True] * 15
-    ids = {each.proposed for each in after if each.is_of_any_client_id}
+    ids = {each.proposed for each in after if each.origin is LimitOrigin.ANYBODY}
     assert len(ids) == 1, "alike, and cut alike"
     assert max(ids) < 400
     assert sum(each.room_taken for each in after) <= 50_000
@@ -114,7 +116,7 @@ def test_what_an_id_asks_for_that_has_shown_little_is_for_a_person() -> None:
     assert throttled.proposed > 1_000
     assert fitted_plan([throttled], {}) == [throttled], "where there is no room to be shared nobody loses"
     (left,) = fitted_plan([throttled], ROOM)
-    assert (left.proposed, left.reason, left.needs_review) == (1_000, Reason.TOO_LITTLE, True)
+    assert (left.proposed, left.reason, left.needs_review) == (1_000, Reason.OF_ANYBODY, True)
     assert left.up_to >= 3_000
 
 
@@ -148,15 +150,14 @@ def test_a_floor_is_kept_whatever_there_is_room_for() -> None:
     assert [each.proposed for each in after] == [60, 60]
 
 
-def test_who_uses_nearly_all_of_his_limit_keeps_it_unless_he_is_held_back() -> None:
+def test_who_uses_nearly_all_of_his_limit_keeps_it_throttled_or_not() -> None:
     busy = planned(QuotaKind.PRODUCE, ALICE, 1_000, full_days(900), SETTINGS)
     calm = planned(QuotaKind.PRODUCE, ALICE, 1_000, full_days(100)[:1], SETTINGS)
     assert (busy.proposed, busy.throttled_share) == (1_000, 0.0)
     assert busy.wanted > busy.proposed
     room = {"producer_byte_rate": 1_500}
-    assert [each.proposed for each in fitted_plan([busy, calm], room)] == [1_000, 499]
-    held = replace(busy, throttled_share=0.5)
-    assert [each.proposed for each in fitted_plan([held, calm], room)] == [750, 750]
+    for each in (busy, replace(busy, throttled_share=0.5)):
+        assert [after.proposed for after in fitted_plan([each, calm], room)] == [1_000, 499]
 
 
 def test_the_quantile_is_the_settings() -> None:

@@ -333,6 +333,34 @@ def test_client_ids_that_have_gone_count_nothing(tmp_path: Path) -> None:
         assert f"user: alice\n    {KEY}: {after}" in file.read_text()
 
 
+def test_a_defaults_limit_that_becomes_one_of_its_own_takes_room_though_it_is_cut(tmp_path: Path) -> None:
+    """As long as it is a default's it counts the 5 that it asks for; with 700 of its own it counts 700."""
+    place = quotas(tmp_path, {"alice": 1_000})
+    file = tmp_path / "quotas.yaml"
+    file.write_text(file.read_text() + f"  - user: <default>\n    {KEY}: 1000\n")
+    entries = [of("alice", 1_500, 1_000, confidence=1.0), of("bob", 700, 1_000, asked=5.0, room_taken=700.0)]
+    for number, (room, has_own) in enumerate(((1_900, False), (2_300, True))):
+        today = DAY + timedelta(days=number)
+        path = plan(tmp_path, today, entries, room={KEY: room})
+        applied = apply_unattended(read_plan(path), place, today=today + timedelta(days=1))
+        own = {"bob": 700} if has_own else {}
+        assert limits_of(place) == {"alice": 1_500, "<default>": 1_000, **own}
+        told = [why for _, why in applied.choice.left_out]
+        assert told == ([] if has_own else ["a later night: there is no room until others are cut"])
+
+
+def test_users_who_all_have_a_defaults_limit_are_cut_as_others_are(tmp_path: Path) -> None:
+    """Each asks for little of it, which is why it is to be cut."""
+    file = tmp_path / "quotas.yaml"
+    file.write_text(f"quotas:\n  - user: <default>\n    {KEY}: 10000\n")
+    entries = [of(f"u{number:02}", 7_000, 10_000, asked=1.0, room_taken=7_000.0) for number in range(50)]
+    place = QuotaFilePlace(file)
+    apply_unattended(read_plan(plan(tmp_path, DAY, entries)), place, today=DAY + timedelta(days=1))
+    after = limits_of(place)
+    cut = sum(10_000 - limit for user, limit in after.items() if user != "<default>")
+    assert cut == pytest.approx(500_000 * 0.25 / 7, abs=1)
+
+
 def test_a_rise_that_fits_but_for_a_rounding_fits(tmp_path: Path) -> None:
     limits = {"a": 0.1, "b": 0.2, "c": 0.3}
     place = quotas(tmp_path, limits)  # type: ignore[arg-type]
