@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 import threading
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 from kafka.protocol.metadata import MetadataRequest
 
+from sluice.proxy.calibration.rig import BrokerLink
 from sluice.proxy.cli.doctor import look
 from sluice.proxy.cli.options import CommandFailed
 from sluice.proxy.cli.quotas.client_properties import ClientSettings
@@ -75,6 +77,12 @@ def test_commands_that_ask_a_broker_say_so_too(answers: Answers, told: str) -> N
         with pytest.raises(CommandFailed) as caught:
             server.ask(MetadataRequest(topics=[]), 8)
     assert str(caught.value) == f"cannot connect to {LOOPBACK}:{port}: {told}"
+
+
+@TLS_FAULTS
+def test_so_does_calibrate_cost(answers: Answers, told: str) -> None:
+    with serving(answers) as port, pytest.raises(OSError, match=re.escape(told)):
+        BrokerLink(LOOPBACK, port, ssl.create_default_context())
 
 
 def test_a_refusal_behind_the_handshake_is_told_in_words(tmp_path: Path) -> None:
