@@ -20,7 +20,7 @@ from sluice.recalibration.policy.plan import PlanEntry
 from sluice.recalibration.policy.seasons import Season
 from sluice.recalibration.report.style import STYLE
 from sluice.recalibration.report.svg import bar_pair, usage_plot
-from sluice.recalibration.report.words import amount, change_words, entity_words, sentences
+from sluice.recalibration.report.words import amount, change_words, entity_words, percentile, sentences
 
 if TYPE_CHECKING:
     from sluice.recalibration.job import Plan
@@ -64,7 +64,7 @@ def page(plan: Plan) -> str:
         _reviews(plan, entries, shown),
         _seasons(plan),
         "<h2>Entity by entity</h2>",
-        f"<p>{_cards_told(len(shown), len(cards))}</p>",
+        f"<p>{_cards_told(len(shown), len(cards), plan.policy.quantile)}</p>",
         *(_card(plan, number, entity, its) for number, (entity, its) in enumerate(shown.items())),
         "<h2>All others</h2>",
         *_groups(rest),
@@ -307,13 +307,14 @@ def _cards(entries: Iterable[PlanEntry], weights: Mapping[str, float]) -> list[t
     )
 
 
-def _cards_told(shown: int, count: int) -> str:
+def _cards_told(shown: int, count: int, quantile: float) -> str:
     if not count:
         return "Nothing changes, and nothing waits for review."
     left = f"; the other {count - shown:,} are below" if count > shown else ""
     return (
-        f"{shown:,} of {count:,} entities whose limits change or wait for review{left}. Bars are the p99 of "
-        'a day\'s demand: <span class="key u">known</span> <span class="key g">a guess</span>; below them '
+        f"{shown:,} of {count:,} entities whose limits change or wait for review{left}. Bars are the "
+        f"{percentile(quantile)} of a day's demand: "
+        '<span class="key u">known</span> <span class="key g">a guess</span>; below them '
         'the share of time <span class="key t">throttled</span>.'
     )
 
@@ -339,7 +340,7 @@ def _quota(plan: Plan, entry: PlanEntry) -> str:
         f"{amount(entry.key, entry.proposed)} <small>{change_words(entry)}</small></h3>"
         f"<p>{escape(words)} Seen at {proxies}; all of them together asked for "
         f"{amount(entry.key, entry.pooled_demand)} on the worst day.</p>"
-        f"{usage_plot(entry, plan.day, plan.policy.history_days)}"
+        f"{usage_plot(entry, plan.day, plan.policy.history_days, plan.policy.quantile)}"
     )
 
 

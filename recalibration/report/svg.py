@@ -13,7 +13,7 @@ from math import floor, log10
 from typing import Final
 
 from sluice.recalibration.policy.plan import PlanEntry
-from sluice.recalibration.report.words import amount
+from sluice.recalibration.report.words import amount, percentile
 
 _WIDTH: Final = 640
 _LEFT: Final = 78
@@ -27,8 +27,11 @@ _LABEL_GAP: Final = 13.0
 _TICKS: Final = 4
 
 
-def usage_plot(entry: PlanEntry, day: date, history_days: int) -> str:
-    """An entity's demand day by day, its limit now and as proposed; below, the share of time throttled."""
+def usage_plot(entry: PlanEntry, day: date, history_days: int, quantile: float) -> str:
+    """An entity's demand day by day, its limit now and as proposed; below, the share of time throttled.
+
+    `quantile`: of a day's demand, what the policy's settings have.
+    """
     top = 1.08 * max([entry.current, entry.proposed, *(use.demand for use in entry.days)])
     step = (_WIDTH - _LEFT - _RIGHT) / history_days
     parts = [*_grid(entry.key, top)]
@@ -53,7 +56,8 @@ def usage_plot(entry: PlanEntry, day: date, history_days: int) -> str:
         f'<text x="{right}" y="{_ALL - 4}" text-anchor="end">{day}</text>',
         *_limits(entry, top, right),
     ]
-    label = escape(f"daily p99 of the demand and the limit, {amount(entry.key, entry.current)} now")
+    of_day = f"daily {percentile(quantile)} of the demand"
+    label = escape(f"{of_day} and the limit, {amount(entry.key, entry.current)} now")
     plot = f'<svg viewBox="0 0 {_WIDTH} {_ALL}" role="img" aria-label="{label}">{"".join(parts)}</svg>'
     return f'<div class="wide plot" tabindex="0">{plot}</div>'
 

@@ -59,6 +59,11 @@ def change_words(entry: PlanEntry) -> str:
     return f"{entry.proposed / entry.current - 1.0:+.0%}".replace("%", " %").replace("-", "−")
 
 
+def percentile(quantile: float) -> str:
+    """A share of a day's windows as people name it: 0.999 → `p99.9`."""
+    return f"p{100.0 * quantile:.6g}"
+
+
 def sentences(entry: PlanEntry, policy: PolicySettings) -> Iterator[str]:
     """Why the limit becomes what it does, whether it waits for somebody, how sure that is."""
     yield _REASONS[entry.reason].format(

@@ -26,6 +26,8 @@ from sluice.proxy.listener.security import ListenerSecurity, load_security
 
 _MOST_LOGINS: Final = 20
 """that are tried at a broker: each costs it a connection, and a SCRAM's hashing"""
+_ANY_MECHANISM: Final = "PLAIN"
+"""for who only asks whether there is a login: a broker that does not have this one says so"""
 _SERVICE: Final = "the service"
 
 
@@ -49,6 +51,10 @@ class Way:
     server_name: str = ""
     """that their certificate must have; empty: the host that is dialled"""
     logins: Sequence[Login] = field(default_factory=tuple)
+    wants_login: bool = False
+    """as it is configured"""
+    passes_logins: bool = False
+    """clients' own, if it is configured without"""
 
     def connected(self, address: judge.Endpoint) -> look.Connected:
         """A connection to one of them, for `with`. Raises NoAnswer."""
@@ -69,8 +75,9 @@ def of_listeners(config: Config, command_config: Path | None) -> Iterator[Findin
         for address in way.addresses:
             if (yield from _answers(way, address)):
                 yield from _logins(way, address)
+                wants_login = yield from _sasl(way, address)
                 if listener.gateway is None:
-                    yield from _leads(listener, way, address, client)
+                    yield from _leads(listener, way, address, client, wants_login)
                 yield from _quotas(f"{address[0]}:{address[1]}", command_config)
 
 
@@ -88,6 +95,7 @@ def asked_by_the_proxy(config: Config) -> Iterator[Finding]:
         for address in way.addresses:
             if (yield from _answers(way, address)):
                 yield from _logins(way, address)
+                yield from _sasl(way, address)
 
 
 def _way_of(listener: ListenerOptions, security: ListenerSecurity) -> Way:
@@ -99,7 +107,10 @@ def _way_of(listener: ListenerOptions, security: ListenerSecurity) -> Way:
         for user, credentials in security.credentials.identities():
             if user is None or not listener.has_sasl:  # else clients log in themselves
                 logins.append(Login(user or _SERVICE, listener.upstream_sasl.mechanism, credentials))
-    return Way(listener.name, _brokers(listener), tls, server_name, logins)
+    return Way(
+        listener.name, _brokers(listener), tls, server_name, logins,
+        wants_login=listener.upstream_has_sasl, passes_logins=listener.takes_logins,
+    )  # fmt: skip
 
 
 def _way_to(name: str, options: TopicOptions) -> Way:
@@ -160,15 +171,35 @@ def _logins(way: Way, address: judge.Endpoint) -> Iterator[Finding]:
         yield judge.logins(way.name, f"{address[0]}:{address[1]}", taken, refused, untried)
 
 
+def _sasl(way: Way, address: judge.Endpoint) -> Generator[Finding, None, bool]:
+    """Returns whether the broker wants a login; where it does not tell, what is configured."""
+    if way.logins:  # they have told
+        return way.wants_login
+    try:
+        with way.connected(address) as line:
+            found = line.has_sasl(_ANY_MECHANISM)
+    except look.NoAnswer:
+        found = None
+    if found is None or found == way.wants_login:
+        return way.wants_login
+    text = f"{address[0]}:{address[1]}"
+    yield judge.sasl(way.name, text, wants_login=found, passes_logins=way.passes_logins)
+    return found
+
+
 def _leads(
-    listener: ListenerOptions, way: Way, address: judge.Endpoint, client: ClientSettings | None
+    listener: ListenerOptions,
+    way: Way,
+    address: judge.Endpoint,
+    client: ClientSettings | None,
+    wants_login: bool,
 ) -> Iterator[Finding]:
     """Mode broker: where the broker's answers lead clients."""
     login = next(iter(way.logins), None)
     if login is None and client is not None and client.credentials is not None:
         login = Login("--command-config", client.mechanism, client.credentials)
     check = f"way of clients to {listener.name}"
-    if listener.upstream_has_sasl and login is None:
+    if wants_login and login is None:
         yield Finding(
             Status.NOT_ASKED, check, "the broker tells it only after a login",
             "give --command-config, with any login that the broker takes at this listener",
@@ -176,12 +207,19 @@ def _leads(
     else:
         try:
             with way.connected(address) as line:
-                if listener.upstream_has_sasl and login is not None:
+                if wants_login and login is not None:
                     line.log_in(login.mechanism, login.credentials)
-                yield judge.advertised(listener.name, listener.bind_port, address, line.advertised())
+                told = line.advertised()
         except look.NoAnswer as error:
-            yield Finding(Status.NOT_ASKED, check, str(error), "mend the login with which it was asked")
-    yield judge.past_the_proxy(listener.name, address[0])
+            todo = "mend the login with which it was asked" if wants_login else "see the broker's log"
+            yield Finding(Status.NOT_ASKED, check, str(error), todo)
+        else:
+            # A name of another port is not the broker's listener, whatever it leads to.
+            hosts = [address[0], *sorted(host for host, port in told if port == address[1])]
+            addresses = look.resolved(hosts)
+            yield judge.advertised(listener.name, listener.bind_port, address, told, addresses)
+    host = address[0]
+    yield judge.past_the_proxy(listener.name, host, look.resolved([host]).get(host, ()))
 
 
 def _quotas(address: str, command_config: Path | None) -> Iterator[Finding]:

@@ -6,14 +6,15 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from sluice.proxy.cli.doctor import judge
-from sluice.proxy.cli.doctor.finding import Finding, Status, has_failed, lines_of
+from sluice.proxy.cli.doctor.finding import Finding, Status, lines_of
 from sluice.proxy.cli.options import (
     EXIT_CODES_OF_MOST,
+    EXIT_CONFIG,
     EXIT_FAILED,
     ConfigOption,
     FileArgument,
@@ -23,6 +24,9 @@ from sluice.proxy.cli.quotas.options import CommandConfigOption
 
 if TYPE_CHECKING:
     from sluice.proxy.config.config import Config
+
+_CONFIGURATION: Final = "configuration"
+"""the check's name"""
 
 
 def register(app: typer.Typer) -> None:
@@ -42,15 +46,18 @@ def doctor(
     broker, its quotas and where it leads clients.
 
     A line each, with what to do. √ fine, ! works but should be otherwise, × does not work, - not looked at.
-    To be run where the proxy runs, before or beside it. Exit code 1 if anything does not work.
+    To be run where the proxy runs, before or beside it. Exit code 1 if anything does not work, 2 if it is
+    the configuration that `sluice run` would refuse.
     """
     findings = []
     for finding in examined(the_file(file, config), command_config):
         findings.append(finding)
         lines = [json.dumps(finding.as_json(), ensure_ascii=False)] if as_json else lines_of([finding])
         print("\n".join(lines), flush=True)
-    if has_failed(findings):
-        raise typer.Exit(EXIT_FAILED)
+    failed = {finding.check for finding in findings if finding.status is Status.FAILED}
+    if failed:
+        # As `sluice check` and `run` end: of a configuration that is refused nothing else is looked at.
+        raise typer.Exit(EXIT_CONFIG if _CONFIGURATION in failed else EXIT_FAILED)
 
 
 def examined(file: Path, command_config: Path | None) -> Iterator[Finding]:
@@ -62,20 +69,20 @@ def examined(file: Path, command_config: Path | None) -> Iterator[Finding]:
 
     found = checked(file, os.environ)
     for problem in found.problems:
-        yield Finding(Status.FAILED, "configuration", str(problem), "correct it: `sluice run` ends with it")
+        yield Finding(Status.FAILED, _CONFIGURATION, str(problem), "correct it: `sluice run` ends with it")
     config = found.config
     if config is None:
         if not found.problems:
             yield Finding(
                 Status.FAILED,
-                "configuration",
+                _CONFIGURATION,
                 f"{file} is a quota file",
                 "give the configuration that names it",
             )
         return
     if found.problems:
         return
-    yield Finding(Status.OK, "configuration", f"{file} and the files that it names")
+    yield Finding(Status.OK, _CONFIGURATION, f"{file} and the files that it names")
     for gap in found.warnings:
         yield Finding(Status.WARNING, gap.event, gap.told, gap.remedy)
     yield from _machine(config)

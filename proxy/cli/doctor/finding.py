@@ -50,8 +50,3 @@ def lines_of(findings: Iterable[Finding]) -> list[str]:
         if finding.todo:
             lines.append(f"    {finding.todo}")
     return lines
-
-
-def has_failed(findings: Iterable[Finding]) -> bool:
-    """Does anything not work?"""
-    return any(finding.status is Status.FAILED for finding in findings)

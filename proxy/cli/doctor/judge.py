@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Collection, Mapping, Sequence
+from ipaddress import ip_address
 from typing import Final
 
 from sluice.proxy.cli.doctor.finding import Finding, Status
@@ -15,7 +16,7 @@ _DAY_S: Final = 86_400.0
 CERTIFICATE_WARNING_DAYS: Final = 14.0
 BACKLOG: Final = 1_024
 """connections that may wait to be accepted: a fleet of clients comes at once after a restart"""
-_LOOPBACK: Final = ("localhost", "127.", "::1", "[::1]")
+_LOOPBACK: Final = frozenset({"127.0.0.1", "::1"})
 Endpoint = tuple[str, int]
 
 
@@ -145,14 +146,40 @@ def name_of_gateway(listener: str, host: str, addresses: Sequence[str], fault: s
     return Finding(Status.OK, check, f"{host} is {_some(addresses)}")
 
 
+def sasl(name: str, address: str, *, wants_login: bool, passes_logins: bool) -> Finding:
+    """A broker whose listener wants a login where the configuration has none, or the reverse.
+
+    `passes_logins`: a client's own login goes to the broker all the same.
+    """
+    check = f"login at the broker of {name}"
+    if not wants_login:
+        return Finding(
+            Status.FAILED, check, f"{address} speaks no SASL at this listener: nobody can log in there",
+            "name a listener with SASL, or configure this one without (security_protocol)",
+        )  # fmt: skip
+    return Finding(
+        Status.WARNING if passes_logins else Status.FAILED,
+        check,
+        f"{address} wants a login: who brings none can do nothing",
+        "configure SASL towards this broker (security_protocol), or name a listener without",
+    )
+
+
 def advertised(
-    listener: str, bind_port: int, upstream_address: Endpoint, told: Collection[Endpoint]
+    listener: str,
+    bind_port: int,
+    upstream_address: Endpoint,
+    told: Collection[Endpoint],
+    addresses: Mapping[str, Collection[str]],
 ) -> Finding:
     """Where clients are led by the addresses that the broker's listener tells. Mode broker: to the proxy's
-    own port, or they connect past it."""
+    own port, or they connect past it.
+
+    `addresses`: what the names lead to, as far as that is known.
+    """
     check = f"way of clients to {listener}"
     names = ", ".join(sorted(f"{host}:{number}" for host, number in told)) or "nobody"
-    if upstream_address in told:
+    if any(_is_same(one, upstream_address, bind_port, addresses) for one in told):
         return Finding(
             Status.FAILED, check, f"the broker tells clients {names}: its own listener, past the proxy",
             f"advertise the proxy's port: advertised.listeners=…://HOST:{bind_port} for this listener",
@@ -165,10 +192,25 @@ def advertised(
     )  # fmt: skip
 
 
-def past_the_proxy(listener: str, host: str) -> Finding:
-    """Can a client that knows the broker's address go past the proxy?"""
+def _is_same(
+    one: Endpoint, upstream_address: Endpoint, bind_port: int, addresses: Mapping[str, Collection[str]]
+) -> bool:
+    """Whether `one`, which clients are told, is the broker's own listener."""
+    if one == upstream_address:
+        return True
+    (host, number), (upstream_host, upstream_port) = one, upstream_address
+    if number != upstream_port:
+        return False
+    its, upstreams = set(addresses.get(host, ())), set(addresses.get(upstream_host, ()))
+    if number == bind_port:  # the proxy has the same port at another address, which may be among its names
+        return bool(its) and its <= upstreams
+    return bool(its & upstreams) or bool(its & _LOOPBACK and upstreams & _LOOPBACK)
+
+
+def past_the_proxy(listener: str, host: str, addresses: Collection[str]) -> Finding:
+    """Can a client that knows the broker's address go past the proxy? `addresses`: what `host` leads to."""
     check = f"way past {listener}"
-    if host.startswith(_LOOPBACK):
+    if addresses and all(ip_address(one).is_loopback for one in addresses):
         return Finding(Status.OK, check, f"the broker's listener is at {host}: from this machine alone")
     return Finding(
         Status.WARNING, check, f"who can reach {host} can connect to the broker past the proxy",

@@ -6,25 +6,32 @@ import ctypes
 import errno
 import socket
 import ssl
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from itertools import islice
 from pathlib import Path
+from time import monotonic
 from typing import Final, TypeAlias
 
 from sluice.protocol.addresses.metadata_poll import brokers_of, metadata_request
 from sluice.protocol.api_versions import api_versions_request
-from sluice.protocol.apis import API_VERSIONS, PRODUCE
-from sluice.protocol.codec.codec import decode_frame
+from sluice.protocol.apis import API_VERSIONS, PRODUCE, SASL_HANDSHAKE, ErrorCode
+from sluice.protocol.codec.codec import DecodedFrame, decode_frame, encode_frame
+from sluice.protocol.codec.wire import Struct
 from sluice.protocol.errors import ProtocolError
 from sluice.proxy.cli.doctor.judge import Endpoint
 from sluice.proxy.cli.options import in_words
-from sluice.proxy.cli.receive import log_in, receive_exactly
+from sluice.proxy.cli.receive import log_in, receive_exactly, shaken_hands
 from sluice.proxy.listener.accept_port import bound
 from sluice.proxy.listener.login.credential_entries import Credentials
+from sluice.proxy.listener.tls.error import TlsError, explained
 from sluice.proxy.runtime.listening import UNRESOLVED, is_unresolved
 
 TIMEOUT_S: Final = 5.0
 _MAX_ANSWER_BYTES: Final = 1024 * 1024
+_MOST_NAMES: Final = 64
+"""that are looked up: a cluster tells its brokers' names, which may be any number"""
 _CLIENT_ID: Final = "sluice-doctor"
 _SOMAXCONN: Final = Path("/proc/sys/net/core/somaxconn")
 _STA_UNSYNC: Final = 0x40
@@ -54,6 +61,27 @@ def addresses_of(host: str) -> list[str]:
     except (OSError, UnicodeError) as error:
         raise NoAnswer(_why(error) if isinstance(error, OSError) else "is no host name") from None
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+def resolved(hosts: Iterable[str], within_s: float = TIMEOUT_S) -> dict[str, frozenset[str]]:
+    """What names lead to from here; those that lead nowhere in this time are left out.
+
+    All are asked at once, each in a thread, as nothing else bounds a resolver's time: 64 of them at most.
+    """
+    found: dict[str, frozenset[str]] = {}
+
+    def look_up(host: str) -> None:
+        with suppress(NoAnswer):
+            found[host] = frozenset(addresses_of(host))
+
+    names = islice(dict.fromkeys(hosts), _MOST_NAMES)
+    threads = [threading.Thread(target=look_up, args=(host,), daemon=True) for host in names]
+    for thread in threads:
+        thread.start()
+    end_s = monotonic() + within_s
+    for thread in threads:
+        thread.join(max(0.0, end_s - monotonic()))
+    return dict(found)
 
 
 def somaxconn() -> int | None:
@@ -98,6 +126,20 @@ class BrokerLine:
         versions = [key["maxVersion"] for key in keys if isinstance(key, dict) and key["apiKey"] == PRODUCE]
         return int(str(versions[0])) if versions else None
 
+    def has_sasl(self, mechanism: str) -> bool | None:
+        """Whether its listener wants a login, by its answer to a SaslHandshake; None: that does not tell.
+
+        The connection is of no more use.
+        """
+        try:
+            frame = self._ask(_handshake_request(mechanism))
+            error_code = decode_frame("response", SASL_HANDSHAKE, 1, frame[4:]).body["errorCode"]
+        except (NoAnswer, ProtocolError):
+            return None
+        if error_code == ErrorCode.ILLEGAL_SASL_STATE:
+            return False
+        return True if error_code in {0, ErrorCode.UNSUPPORTED_SASL_MECHANISM} else None
+
     def advertised(self) -> set[Endpoint]:
         """The addresses of brokers that it tells clients of this listener. Raises NoAnswer."""
         try:
@@ -129,6 +171,18 @@ class BrokerLine:
             raise NoAnswer(_why(error)) from None
 
 
+def _handshake_request(mechanism: str) -> bytes:
+    """SaslHandshake v1, its size included."""
+    header: Struct = {
+        "requestApiKey": SASL_HANDSHAKE,
+        "requestApiVersion": 1,
+        "correlationId": 3,
+        "clientId": _CLIENT_ID,
+    }
+    frame = encode_frame("request", SASL_HANDSHAKE, 1, DecodedFrame(header, {"mechanism": mechanism}))
+    return len(frame).to_bytes(4) + frame
+
+
 @contextmanager
 def connected(host: str, port: int, tls: ssl.SSLContext | None, server_name: str) -> Iterator[BrokerLine]:
     """A connection to a broker, in a `with` block. Raises NoAnswer."""
@@ -141,7 +195,9 @@ def connected(host: str, port: int, tls: ssl.SSLContext | None, server_name: str
             yield BrokerLine(sock)
             return
         try:
-            wrapped = tls.wrap_socket(sock, server_hostname=server_name)
+            wrapped = shaken_hands(sock, tls, server_name)
+        except TlsError as error:
+            raise NoAnswer(str(error)) from None
         except OSError as error:
             raise NoAnswer(f"TLS: {_why(error)}") from None
         with closing(wrapped):
@@ -151,4 +207,4 @@ def connected(host: str, port: int, tls: ssl.SSLContext | None, server_name: str
 def _why(error: OSError) -> str:
     if isinstance(error, TimeoutError):
         return f"no answer within {TIMEOUT_S:g} s"
-    return in_words(error)
+    return in_words(explained(error, server_side=False))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -12,7 +13,8 @@ from sluice.proxy.cli.options import CommandFailed
 from sluice.quotas.numbers import number
 
 if TYPE_CHECKING:
-    from sluice.proxy.cli.plan.choice import Choice
+    from sluice.proxy.cli.plan.apply import Applied
+    from sluice.proxy.cli.plan.file import PlannedLimit
     from sluice.proxy.cli.quotas.places import Place
 
 _PLANS = "For a plan"
@@ -165,25 +167,35 @@ def _run(file: Path, place: Place, options: PlanOptions, dry_run: bool) -> None:
         )
     for difference in applied.found:
         print(difference)
-    for line in left_out_lines(applied.choice):
+    for line in left_out_lines(applied):
         print(line)
     print(last_line(place.name, len(applied.found), dry_run=dry_run))
 
 
-def left_out_lines(choice: Choice) -> list[str]:
-    """What of a plan is not written, and why, as lines; the first 20."""
+def left_out_lines(applied: Applied) -> list[str]:
+    """What of a plan is not written, and why, as lines; 20 of each, those first that matter most.
+
+    Limits that the place has by name come first, then the largest changes. Clients make up names by the
+    hundred, each with a default's limit: in the plan's order these would hide all others.
+    """
     from sluice.proxy.cli.quotas.listing import described
 
-    lines = [
-        f"left out: {described(limit.whom)}: {limit.key}: {why}" for limit, why in choice.left_out[:_SHOWN]
-    ]
+    choice, new = applied.choice, {(one.whom, one.key) for one in applied.found if one.left is None}
+
+    def is_named(limit: PlannedLimit) -> bool:
+        is_there = limit.key in choice.wanted.limits.get(limit.whom, {})
+        return is_there and (limit.whom, limit.key) not in new
+
+    left_out = _by_weight(((*each, each[0].proposed) for each in choice.left_out), is_named)
+    waiting = _by_weight(((limit, "", limit.up_to) for limit in choice.waiting), is_named)
+    lines = [f"left out: {described(limit.whom)}: {limit.key}: {why}" for limit, why in left_out[:_SHOWN]]
     more = len(choice.left_out) - len(lines)
     if more:
         lines.append(f"left out: {more} more")
     lines += [
         f"waits for review above {number(choice.stays_at(limit))}: {described(limit.whom)}: {limit.key}: "
         f"up to {number(limit.up_to)}"
-        for limit in choice.waiting[:_SHOWN]
+        for limit, _ in waiting[:_SHOWN]
     ]
     if len(choice.waiting) > _SHOWN:
         lines.append(f"waits for review: {len(choice.waiting) - _SHOWN} more")
@@ -194,6 +206,19 @@ def left_out_lines(choice: Choice) -> list[str]:
     if choice.waiting or any(limit.needs_review for limit, _ in choice.left_out):
         lines.append("What waits for review is granted with --include WHOM, or --include-reviews.")
     return lines
+
+
+def _by_weight(
+    items: Iterable[tuple[PlannedLimit, str, float]], is_named: Callable[[PlannedLimit], bool]
+) -> list[tuple[PlannedLimit, str]]:
+    """Of limits, what is said of each, and what each was to become: those that are named first, then by the
+    change, as a share of the key's largest, since two keys have different units. Else as they came."""
+    changes = [(limit, said, abs(wanted - limit.current)) for limit, said, wanted in items]
+    largest: dict[str, float] = {}
+    for limit, _, change in changes:
+        largest[limit.key] = max(change, largest.get(limit.key, 0.0))
+    changes.sort(key=lambda each: (not is_named(each[0]), -each[2] / (largest[each[0].key] or 1.0)))
+    return [(limit, said) for limit, said, _ in changes]
 
 
 def last_line(place: str, changes: int, *, dry_run: bool) -> str:

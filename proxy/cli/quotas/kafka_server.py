@@ -15,9 +15,10 @@ from kafka.protocol.api_message import ApiMessage
 from sluice.protocol.errors import ProtocolError
 from sluice.proxy.cli.options import CommandFailed, in_words
 from sluice.proxy.cli.quotas.client_properties import ClientSettings
-from sluice.proxy.cli.receive import log_in, receive_exactly
+from sluice.proxy.cli.receive import log_in, receive_exactly, shaken_hands
 from sluice.proxy.config.options import host_and_port
 from sluice.proxy.kafka_client.messages import decoded, encoded
+from sluice.proxy.listener.tls.error import explained
 from sluice.quotas.files.config_error import ConfigError, Problem
 
 _MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
@@ -51,7 +52,7 @@ class KafkaServer:
                 data = receive_exactly(sock, size)
             return decoded(request, data)
         except (OSError, ProtocolError) as error:
-            raise CommandFailed(f"{self.name}: {in_words(error)}") from None
+            raise CommandFailed(f"{self.name}: {_why(error)}") from None
 
     def _connect(self, addresses: Sequence[Address]) -> socket.socket:
         faults = []
@@ -59,7 +60,7 @@ class KafkaServer:
             try:
                 return self._connected(host, port)
             except (OSError, ProtocolError) as error:
-                faults.append(f"{host}:{port}: {in_words(error)}")
+                faults.append(f"{host}:{port}: {_why(error)}")
         raise CommandFailed("cannot connect to " + "; ".join(faults))
 
     def _connected(self, host: str, port: int) -> socket.socket:
@@ -67,10 +68,14 @@ class KafkaServer:
         sock = socket.create_connection((host, port), timeout=settings.timeout_s)
         try:
             if settings.tls is not None:
-                sock = settings.tls.wrap_socket(sock, server_hostname=host)
+                sock = shaken_hands(sock, settings.tls, host)
             if settings.credentials is not None:
                 log_in(sock, settings.mechanism, settings.credentials, settings.client_id)
         except BaseException:
             sock.close()
             raise
         return sock
+
+
+def _why(error: OSError | ProtocolError) -> str:
+    return in_words(explained(error, server_side=False) if isinstance(error, OSError) else error)

@@ -36,7 +36,7 @@ MAX_SECRET_BYTES: Final = 65_536
 _TOP_KEYS: Final = ("service", "users")
 _PASSWORD_KEYS: Final[tuple[str, ...]] = ("username", "password", "password_file")
 _TOKEN_KEYS: Final[tuple[str, ...]] = ("token_file", "extensions")
-_QUOTING_MESSAGES: Final = re.compile(r"aliases|tags")
+_QUOTING_MESSAGES: Final = re.compile(r"anchors|aliases|tags")
 
 
 class CredentialsError(ConfigError):
@@ -166,7 +166,7 @@ def parse_credentials(text: str, source: Path, mechanism: str) -> Entries:
 
 
 def _without_values(problem: Problem) -> Problem:
-    """YAML's message for `password: *abc` or `!abc` names what may be the password."""
+    """YAML's message for `password: &abc`, `*abc` or `!abc` names what may be the password."""
     if not _QUOTING_MESSAGES.match(problem.message):
         return problem
     message = "a value that begins with & * or ! must be in quotes"

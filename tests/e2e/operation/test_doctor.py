@@ -27,7 +27,8 @@ admin: {{bind_port: {admin_port}}}
 def told(
     folder: Path, bind_port: int, upstream_port: int, more: str = "", *options: str
 ) -> dict[str, tuple[str, str, str]]:
-    """By check: status, what was found, what to do. The exit code is 1 if anything failed."""
+    """By check: status, what was found, what to do. The exit code is 1 if anything failed, 2 if that is the
+    configuration."""
     admin_port = free_port_range(2)  # and the probes' behind it
     text = CONFIG.format(bind_port=bind_port, upstream_port=upstream_port, admin_port=admin_port, more=more)
     return told_of(folder, text, *options)
@@ -44,7 +45,8 @@ def told_of(folder: Path, text: str, *options: str) -> dict[str, tuple[str, str,
     )  # fmt: skip
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert not done.stderr
-    assert done.returncode == ("failed" in {one["status"] for one in found})
+    failed = {one["check"] for one in found if one["status"] == "failed"}
+    assert done.returncode == (2 if "configuration" in failed else 1 if failed else 0)
     return {one["check"]: (one["status"], one["told"], one["todo"]) for one in found}
 
 
@@ -80,10 +82,15 @@ def test_a_sidecar_that_fits_and_a_broker_with_quotas_of_its_own(
 def test_a_listener_that_tells_clients_itself_leads_past_the_proxy(kafka: KafkaNode, tmp_path: Path) -> None:
     bind_port = free_port()
     upstream_port = kafka.address(NATIVE)[1]
-    status, text, todo = told(tmp_path, bind_port, upstream_port)["way of clients to clients"]
-    assert status == "failed"
-    assert f"127.0.0.1:{upstream_port}" in text
-    assert f":{bind_port}" in todo
+    for host in ("127.0.0.1", "localhost"):
+        with_host = CONFIG.replace("upstream_host: 127.0.0.1", f"upstream_host: {host}")
+        text = with_host.format(
+            bind_port=bind_port, upstream_port=upstream_port, admin_port=free_port_range(2), more=""
+        )
+        status, said, todo = told_of(tmp_path, text)["way of clients to clients"]
+        assert status == "failed"
+        assert f"127.0.0.1:{upstream_port}" in said
+        assert f":{bind_port}" in todo
 
 
 def test_no_broker_no_kafka_and_tls_where_there_is_none(kafka: KafkaNode, tmp_path: Path) -> None:
@@ -97,7 +104,7 @@ def test_no_broker_no_kafka_and_tls_where_there_is_none(kafka: KafkaNode, tmp_pa
         "broker of clients"
     ]
     assert status == "failed"
-    assert "TLS" in text
+    assert "the broker closed the connection during the TLS handshake; is there TLS on this port?" in text
 
 
 def test_a_port_that_another_program_holds(kafka: KafkaNode, tmp_path: Path) -> None:
@@ -112,6 +119,28 @@ def test_mistakes_in_the_configuration_end_it_with_all_of_them(kafka: KafkaNode,
     found = told(tmp_path, free_port(), kafka.address("SLUICE")[1], ", no_such_key: 1")
     assert list(found) == ["configuration"]
     assert "no_such_key" in found["configuration"][1]
+    tls = ", upstream_security_protocol: SSL, upstream_tls: {ca_file: nope.crt}"
+    found = told(tmp_path, free_port(), kafka.address("SLUICE")[1], tls)
+    assert list(found) == ["configuration"]
+    assert "nope.crt" in found["configuration"][1]
+
+
+def test_sasl_on_one_side_alone(kafka: KafkaNode, tmp_path: Path) -> None:
+    bind_port = kafka.advertised("SLUICE")[1]
+    plain, sasl = kafka.address("SLUICE")[1], kafka.address("SLUICE_SASL")[1]
+    found = told(tmp_path, bind_port, plain, ", security_protocol: SASL_PLAINTEXT")
+    status, said, _ = found["login at the broker of clients"]
+    assert (status, said) == (
+        "failed",
+        f"127.0.0.1:{plain} speaks no SASL at this listener: nobody can log in there",
+    )
+    assert found["way of clients to clients"][0] == "ok", "it is told without a login"
+    found = told(tmp_path, bind_port, sasl)
+    status, said, _ = found["login at the broker of clients"]
+    assert (status, said) == ("warning", f"127.0.0.1:{sasl} wants a login: who brings none can do nothing")
+    assert found["way of clients to clients"][0] == "not_asked"
+    for port, more in ((plain, ""), (sasl, ", security_protocol: SASL_PLAINTEXT")):
+        assert "login at the broker of clients" not in told(tmp_path, bind_port, port, more)
 
 
 GATEWAY = """\

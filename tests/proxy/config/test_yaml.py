@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from sluice.quotas.files.config_error import ConfigError
 from sluice.quotas.files.yaml_lines import EVENTS_PER_STEP, YamlDocument, parse_yaml, parse_yaml_in_steps
 
+ANCHOR = "anchors (&x) are not supported; write the value out, or quote it"
 BAD_YAML = [
     (
         "a: [1\nb: 2\n",
@@ -34,7 +35,13 @@ BAD_YAML = [
     ("\n\x01", "f:2: not YAML: character U+0001 is not allowed"),
     ("a: 1\nb: 2\na: 3\n", "f:3: a: duplicate key; it stands on line 1 already"),
     ("a:\n - b: 1\n   b: 2\n", "f:3: a[0].b: duplicate key; it stands on line 2 already"),
-    ("a: &x 1\nb: *x\n", "f:2: b: aliases (*x) are not supported; write the value out"),
+    ("a: &x 1\nb: *x\n", f"f:1: a: {ANCHOR}"),
+    ("a: 1\nb: &x\n", f"f:2: b: {ANCHOR}"),
+    ("a:\n  - &x {b: 1}\n", f"f:2: a: {ANCHOR}"),
+    ("a: &x [1]\n", f"f:1: a: {ANCHOR}"),
+    ("a:\n  &x b: 1\n", f"f:2: a: {ANCHOR}"),
+    ("&x 1\n", f"f:1: {ANCHOR}"),
+    ("a: 1\nb: *x\n", "f:2: b: aliases (*x) are not supported; write the value out"),
     (
         "a: !!python/object:os.system 1\n",
         "f:1: a: tags (tag:yaml.org,2002:python/object:os.system) are not supported",

@@ -183,6 +183,16 @@ def test_a_page_of_twenty_thousand_entities_stays_small() -> None:
     assert "And 19,400 limits in 19,400 smaller groups" in text
 
 
+@pytest.mark.parametrize(
+    ("quantile", "name"), [(0.999, "p99.9"), (0.98, "p98"), (0.9999, "p99.99"), (0.5, "p50")]
+)
+def test_bars_are_called_by_the_quantile_of_the_settings(quantile: float, name: str) -> None:
+    plan = replace(plan_of(ALICE), policy=replace(SETTINGS, quantile=quantile))
+    text = page(plan)
+    assert f"Bars are the {name} of a day's demand" in Page(text).text
+    assert f'aria-label="daily {name} of the demand and the limit' in text
+
+
 def test_a_plan_in_which_nothing_happens_says_so() -> None:
     found = Page(page(plan_of()))
     for told in ("Nothing changes but what stands above", "Nothing waits for review", "There are none"):
@@ -254,7 +264,9 @@ uses = st.builds(
 
 @given(limits, limits, st.lists(uses, max_size=40))
 def test_a_plot_is_sound_and_stays_within_its_frame(now: float, then: float, days: list[DayUse]) -> None:
-    root = ET.fromstring(usage_plot(replace(ALICE, current=now, proposed=then, days=tuple(days)), DAY, 28))
+    root = ET.fromstring(
+        usage_plot(replace(ALICE, current=now, proposed=then, days=tuple(days)), DAY, 28, 0.999)
+    )
     for rect in root.iter("rect"):
         x, y, width, height = (float(rect.attrib[name]) for name in ("x", "y", "width", "height"))
         assert x >= 78
@@ -268,7 +280,7 @@ def test_a_plot_is_sound_and_stays_within_its_frame(now: float, then: float, day
 
 
 def test_the_names_of_two_limits_that_are_close_stand_apart() -> None:
-    root = ET.fromstring(usage_plot(replace(ALICE, proposed=1_010.0), DAY, 28))
+    root = ET.fromstring(usage_plot(replace(ALICE, proposed=1_010.0), DAY, 28, 0.999))
     places = [
         float(text.attrib["y"])
         for text in root.iter("text")

@@ -7,7 +7,7 @@ from math import inf
 import pytest
 
 from sluice.proxy.cli.doctor import judge
-from sluice.proxy.cli.doctor.finding import Finding, Status, has_failed, lines_of
+from sluice.proxy.cli.doctor.finding import Finding, Status, lines_of
 
 DAY_S = 86_400.0
 OK, WARNING, FAILED, NOT_ASKED = Status.OK, Status.WARNING, Status.FAILED, Status.NOT_ASKED
@@ -108,17 +108,73 @@ def test_brokers(fault: str | None, newest: int | None, status: Status) -> None:
     ],
 )
 def test_where_clients_are_led(told: set[tuple[str, int]], status: Status) -> None:
-    finding = judge.advertised("clients", 9092, ("localhost", 19092), told)
+    finding = judge.advertised("clients", 9092, ("localhost", 19092), told, {})
     assert finding.status is status
     assert ("9092" in finding.todo) == (status is FAILED)
 
 
+HERE = {
+    "localhost": ["127.0.0.1", "::1"],
+    "six": ["::1"],
+    "127.0.0.1": ["127.0.0.1"],
+    "kafka": ["10.0.0.1", "10.0.0.2"],
+    "kafka-0": ["10.0.0.1"],
+    "proxy": ["10.0.0.9"],
+    "127.0.0.2": ["127.0.0.2"],
+}
+
+
 @pytest.mark.parametrize(
-    ("host", "status"),
-    [("localhost", OK), ("127.0.0.1", OK), ("::1", OK), ("10.0.0.1", WARNING), ("kafka-0.kafka", WARNING)],
+    ("bind_port", "upstream", "told", "status"),
+    [
+        (9092, ("127.0.0.1", 19092), ("localhost", 19092), FAILED),
+        (9092, ("localhost", 19092), ("127.0.0.1", 19092), FAILED),
+        (9092, ("127.0.0.1", 19092), ("six", 19092), FAILED),
+        (9092, ("LOCALHOST", 19092), ("LOCALHOST", 19092), FAILED),
+        (9092, ("kafka", 19092), ("kafka-0", 19092), FAILED),
+        (9092, ("127.0.0.1", 19092), ("localhost", 29092), WARNING),
+        (9092, ("127.0.0.1", 19092), ("kafka", 19092), WARNING),
+        (9092, ("127.0.0.1", 19092), ("nobody-knows-it", 19092), WARNING),
+        (9092, ("127.0.0.1", 19092), ("localhost", 9092), OK),
+        # The proxy has the port of the broker at another address.
+        (9092, ("127.0.0.1", 9092), ("127.0.0.2", 9092), OK),
+        (9092, ("127.0.0.1", 9092), ("proxy", 9092), OK),
+        (9092, ("127.0.0.1", 9092), ("localhost", 9092), OK),
+        (9092, ("localhost", 9092), ("127.0.0.1", 9092), FAILED),
+    ],
 )
-def test_ways_past_the_proxy(host: str, status: Status) -> None:
-    assert judge.past_the_proxy("clients", host).status is status
+def test_the_brokers_own_listener_is_known_by_its_address(
+    bind_port: int, upstream: tuple[str, int], told: tuple[str, int], status: Status
+) -> None:
+    finding = judge.advertised("clients", bind_port, upstream, {told}, HERE)
+    assert finding.status is status
+    assert ("past the proxy" in finding.told) == (status is FAILED)
+
+
+@pytest.mark.parametrize(
+    ("wants_login", "passes_logins", "status"),
+    [(False, False, FAILED), (False, True, FAILED), (True, False, FAILED), (True, True, WARNING)],
+)
+def test_a_login_on_one_side_alone(wants_login: bool, passes_logins: bool, status: Status) -> None:
+    found = judge.sasl("clients", "b:9092", wants_login=wants_login, passes_logins=passes_logins)
+    assert found.status is status
+    assert "security_protocol" in found.todo
+
+
+@pytest.mark.parametrize(
+    ("addresses", "status"),
+    [
+        (["127.0.0.1"], OK),
+        (["127.0.0.1", "::1"], OK),
+        (["127.9.9.9"], OK),
+        (["10.0.0.1"], WARNING),
+        (["127.0.0.1", "10.0.0.1"], WARNING),
+        ([], WARNING),
+    ],
+)
+def test_ways_past_the_proxy(addresses: list[str], status: Status) -> None:
+    """Whatever the name: one such as `localhost.example` may lead anywhere."""
+    assert judge.past_the_proxy("clients", "localhost.example", addresses).status is status
 
 
 def test_quotas_of_the_broker_itself_are_named_but_not_all() -> None:
@@ -130,11 +186,9 @@ def test_quotas_of_the_broker_itself_are_named_but_not_all() -> None:
     assert "…" not in judge.broker_quotas("b:9092", ["the default user"]).told
 
 
-def test_lines_and_exit_code() -> None:
+def test_lines() -> None:
     fine, odd = Finding(OK, "a", "well"), Finding(WARNING, "b", "odd", "do this")
     assert lines_of([fine, odd]) == ["√ a: well", "! b: odd", "    do this"]
-    assert not has_failed([fine, odd])
-    assert has_failed([fine, Finding(FAILED, "c", "broken", "mend")])
     assert odd.as_json() == {"status": "warning", "check": "b", "told": "odd", "todo": "do this"}
 
 

@@ -168,8 +168,8 @@ def test_what_needs_review_waits_until_it_is_named_or_all_are_included(
     assert code == 0
     assert out.splitlines() == [
         "+ user-principal 'dave': producer_byte_rate=10000",
-        "left out: user-principal 'alice': producer_byte_rate: needs review",
         "left out: user-principal 'bob': producer_byte_rate: needs review",
+        "left out: user-principal 'alice': producer_byte_rate: needs review",
         "What waits for review is granted with --include WHOM, or --include-reviews.",
         "quotas.yaml: 1 change not made (--dry-run).",
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -14,6 +15,7 @@ import pytest
 from sluice.proxy.cli.main import main
 from sluice.proxy.cli.plan.apply import apply_plan, apply_unattended, read_plan, roll_back
 from sluice.proxy.cli.plan.choice import PlanRefused, Reviews
+from sluice.proxy.cli.plan.command import left_out_lines
 from sluice.proxy.cli.plan.file import is_plan
 from sluice.proxy.cli.quotas.listing import Listing, differences
 from sluice.proxy.cli.quotas.places import QuotaFilePlace
@@ -71,6 +73,30 @@ def test_no_client_id_steers_the_terminal_of_who_applies_a_plan(
         lines = [line for line in out.out.split("\n") if line.startswith(("+", "-"))]
         assert len(lines) == len(hostile), out.out
         assert any(r"\x1b]0;pwn\x07\x1b[2J" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("version", "begin"), [(1, "left out: "), (2, "waits for review above ")], ids=["left out", "waits"]
+)
+def test_made_up_names_hide_no_limit_that_is_left_out(version: int, begin: str, tmp_path: Path) -> None:
+    """Of 283 lines 20 are told: those of limits that the file names first, then the largest of each key."""
+    place = quotas(tmp_path, {"alice": 1_000, "bob": 5_000, "<default>": 9_000})
+    place.file.write_text(place.file.read_text().replace("9000", "9000\n    request_percentage: 50"))
+    review = {"needs_review": True}
+    entries = [
+        of(f"z{n:03}", 2 * limit - n // 3, limit, key=key, up_to=2 * limit + 10 * n, **review)
+        for n in range(150) for key, limit in ((KEY, 9_000), ("request_percentage", 50))
+    ]  # fmt: skip
+    entries.append(of("alice", 1_010, 1_000, up_to=1_010, **review))
+    entries.append(of("bob", 6_000, 5_000, up_to=6_000, **review))
+    applied = apply_plan(read_plan(plan(tmp_path, DAY, entries, version=version)), place, today=TODAY)
+    lines = left_out_lines(applied)
+    told = [re.findall(r"'(\w+)': (\w+)", line)[0] for line in lines[:20]]
+    largest = "z000" if version == 1 else "z149"
+    assert told[:2] == [("bob", KEY), ("alice", KEY)]
+    assert set(told[2:4]) == {(largest, KEY), (largest, "request_percentage")}
+    assert all(line.startswith(begin) for line in lines[:20])
+    assert f"{begin.split(' above', maxsplit=1)[0].rstrip(': ')}: 282 more" in lines
 
 
 def test_a_user_that_no_file_can_name_does_not_stop_the_others(tmp_path: Path) -> None:

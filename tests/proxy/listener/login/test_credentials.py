@@ -133,6 +133,7 @@ FAULTS = {
     "a type": (SCRAM, f"users: {{User:alice: {{password: {SECRET}}}}}", "write it without its type: alice"),
     "users as a list": (SCRAM, f"users: [{SECRET}]", "users: must be a mapping"),
     "a user as a text": (SCRAM, f"users: {{alice: {SECRET}}}", "users.alice: must be a mapping"),
+    "an anchor": (SCRAM, f"service: {{username: a, password: &{SECRET} x}}", "must be in quotes"),
     "an alias": (SCRAM, f"service: {{username: a, password: *{SECRET}}}", "must be in quotes"),
     "a tag": (SCRAM, f"service: {{username: a, password: !{SECRET}}}", "not YAML"),
     "a tag and a text": (SCRAM, f"service: {{username: a, password: !{SECRET} x}}", "must be in quotes"),
