@@ -178,9 +178,9 @@ def _as_it_is(plan: PlanFile, before: QuotaLimits) -> PlanFile:
     limits = []
     for limit in plan.limits:
         found = in_force(before, limit.kind, limit.entity)
-        is_as_it_was = found is None or found[0] == limit.current
-        # Else somebody has given it one of its own.
-        limits.append(limit if is_as_it_was else replace(limit, current=found[0], asked=None))
+        now = limit.current if found is None else found[0]
+        # Another one is one of its own, which somebody has given it.
+        limits.append(limit if now == limit.current else replace(limit, current=now, asked=None))
     return replace(plan, limits=tuple(limits))
 
 

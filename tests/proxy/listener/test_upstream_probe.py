@@ -80,7 +80,7 @@ async def test_however_the_kept_connection_ends_the_question_is_asked_on_a_new_o
 
 async def test_on_a_new_connection_an_alert_is_what_all_clients_get(monkeypatch: pytest.MonkeyPatch) -> None:
     async def dials(_self: Upstream, *_: Any) -> Any:
-        return Dialled(Ends(ALERT), None)
+        return Dialled(Ends(ALERT), None)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Upstream, "dial", dials)
     probe = a_probe()
