@@ -12,6 +12,7 @@ import secrets
 import socket
 from collections.abc import Callable, Sequence
 from errno import ECONNREFUSED, EMFILE, ENFILE
+from math import inf
 from random import random
 from time import monotonic
 from typing import TYPE_CHECKING, Final
@@ -49,6 +50,7 @@ DIAL_TOTAL_S: Final = 20.0
 """below the 30 s after which most clients give a request up; who has less patience leaves, and its place"""
 _LEAST_SHARE: Final = 0.2
 """of a dial's time for one of many addresses of a name; the sixth comes in the next dial"""
+_TOLD_EVERY_S: Final = 10.0
 _OURS: Final = frozenset({EMFILE, ENFILE})
 """errors that say nothing of the broker"""
 
@@ -88,6 +90,7 @@ class Upstream:
         self.cut_off = asyncio.Event()
         """A new connection ended before the broker had answered anything on it: upstream_watch.py, which
         clears this, is to look whether that happens to all."""
+        self._silence_told_s = -inf
         self._is_plain = not (tls is not None or options.upstream_proxy_protocol or logs_in)
 
     @property
@@ -194,8 +197,18 @@ class Upstream:
     def gave_no_answer(self, there: SocketAddress | None) -> None:
         """A connection of the proxy's own that led `there` brought no answer: its host's others go before it.
         Never by a client's: who sends what no broker answers would choose for all others."""
-        if there is not None:
-            self._hosts.failed(there)
+        if there is None:
+            return
+        now_s = monotonic()
+        if not self._hosts.is_doubted(there) and now_s >= self._silence_told_s + _TOLD_EVERY_S:
+            self._silence_told_s = now_s
+            _log.warning(
+                "upstream_address_answers_nothing",
+                listener=self._options.name,
+                address=str(there[0]),
+                reason="it took a connection of the proxy's and answered nothing; its name's others go first",
+            )
+        self._hosts.failed(there)
 
     async def _reached(self, address: Address, ends: tuple[Endpoint, Endpoint] | None) -> Dialled | Fault:
         """The first of its host's addresses with which all goes well. Else what to hold against the host: a

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from sluice.proxy.config.listener import ListenerOptions
 from sluice.proxy.connection.undialled import NotConnected
@@ -63,7 +64,11 @@ async def test_one_that_does_not_answer_the_probe_comes_last(behaviour: Behaviou
         upstream = an_upstream(Names(bad.port, good.port))
         probe = UpstreamProbe(asyncio.get_running_loop(), upstream, ANSWER_S)
         assert await first_of(upstream) == bad.port
-        assert await probe.ask(NAME) is heard
+        with capture_logs() as lines:
+            assert await probe.ask(NAME) is heard
+        assert [(line["event"], line["address"]) for line in lines] == [
+            ("upstream_address_answers_nothing", LOOPBACK)
+        ]
         assert await first_of(upstream) == good.port
         assert await probe.ask(NAME) is Heard.ANSWER
         assert await first_of(upstream) == good.port
