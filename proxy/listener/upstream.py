@@ -256,8 +256,8 @@ class Upstream:
         return fault
 
     def _share_s(self, left_s: float, still: Sequence[SocketAddress]) -> float:
-        """Of what is left of a dial's time, for the first of `still`. Those in doubt come last, and have what
-        is left by then: the first of them nearly all, for it may only be slow."""
+        """How much of what is left of a dial's time the first of `still` has. Those in doubt come last, and
+        have what is left by then: the first of them nearly all, for it may only be slow."""
         least_s = min(_LEAST_SHARE * self.dial_timeout_s, left_s)
         sharing = sum(not self._hosts.is_doubted(one) for one in still)
         share_s = left_s / sharing if sharing else left_s - least_s * (len(still) - 1)

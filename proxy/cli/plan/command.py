@@ -211,7 +211,7 @@ def left_out_lines(applied: Applied) -> list[str]:
 def _by_weight(
     items: Iterable[tuple[PlannedLimit, str, float]], is_named: Callable[[PlannedLimit], bool]
 ) -> list[tuple[PlannedLimit, str]]:
-    """Of limits, what is said of each, and what each was to become: those that are named first, then by the
+    """Orders (limit, what is said of it, what it was to become): those that are named first, then by the
     change, as a share of the key's largest, since two keys have different units. Else as they came."""
     changes = [(limit, said, abs(wanted - limit.current)) for limit, said, wanted in items]
     largest: dict[str, float] = {}
