@@ -257,7 +257,8 @@ class Upstream:
 
     def _share_s(self, left_s: float, still: Sequence[SocketAddress]) -> float:
         """How much of what is left of a dial's time the first of `still` has. Those in doubt come last, and
-        have what is left by then: the first of them nearly all, for it may only be slow."""
+        have what is left by then: the first of them all but the least share of each other, for it may only be
+        slow."""
         least_s = min(_LEAST_SHARE * self.dial_timeout_s, left_s)
         sharing = sum(not self._hosts.is_doubted(one) for one in still)
         share_s = left_s / sharing if sharing else left_s - least_s * (len(still) - 1)
@@ -327,7 +328,7 @@ class Upstream:
                     lifetime_ms = await self._exchange(dialled, self.new_login(user))
         except (ProtocolError, OSError, TimeoutError, ValueError) as error:
             broker.close()
-            if isinstance(error, OSError):
+            if isinstance(error, TimeoutError):
                 self.gave_no_answer(there)
             reason = f"{in_text(address)}: {words_of(error)}"
             raise NotConnected(DisconnectCause.UPSTREAM_LOGIN_FAILED, reason) from None
@@ -374,9 +375,13 @@ class Upstream:
             await send_all(self._loop, dialled.stream, asked)
             data = await receive(self._loop, dialled.stream, _READ_BYTES)
         except OSError:
-            self.cut_off.set()
+            self._was_cut_off(dialled)
             raise
         if not data:
-            self.gave_no_answer(dialled.there)
-            self.cut_off.set()
+            self._was_cut_off(dialled)
         return data
+
+    def _was_cut_off(self, dialled: Dialled) -> None:
+        """Before anything was said of who logs in."""
+        self.gave_no_answer(dialled.there)
+        self.cut_off.set()

@@ -74,7 +74,8 @@ class UpstreamProbe:
         that clients open now. Where that brings no answer the host's other addresses go first."""
         asked: list[_Line] = []
         found = await self._ask(address, afresh, asked)
-        if asked and found is not Heard.ANSWER:
+        # Closed without a client having been closed: what stands there may let nobody ask, and serve.
+        if asked and found is not Heard.ANSWER and (found is not Heard.CLOSED or afresh):
             self._upstream.gave_no_answer(asked[-1].there)
         return found
 

@@ -14,12 +14,12 @@ So the room is given away, step by step, each only with what those before it lea
     firm        floors, and what is not to be cut tonight
     asked for   of who is not throttled what he asks for; of who is, and may need anything, what he has
     more        of who is throttled, up to his limit
+    names       what is asked for, and then more, of those whose names anybody may make up
     slack       of all, up to their limits: who holds a large limit and uses little of it takes from nobody
                 who uses his, or waits
 
 Where not all that is asked for fits, it is shared by its own level, and the limit of who is throttled counts
-as asked for. Each of these steps is one of those who have limits of their own first, and then one of those
-with a default's, for names cost nothing.
+as asked for.
 
 Worked examples: limits 100, 300, 800, 800, and room for 1,500: 100 ≤ 1500/4 stays, 300 ≤ 1400/3 stays, 800 >
 1100/2: L = 550: 100, 300, 550, 550. Limits of 800 of which 700, 100 and 100 are asked for, and the same room:
@@ -49,8 +49,8 @@ class Claim:
     """it is throttled: what it asks for is not known"""
     firm: float = 0.0
     """it has that whether there is room or not"""
-    is_by_default: bool = False
-    """it has a default's limit, as all have who come: it stands behind those with limits of their own"""
+    is_of_anybody: bool = False
+    """anybody may make up more of its kind: it stands behind those of which that is not so"""
 
 
 def fitted(
@@ -68,31 +68,35 @@ def fitted(
 def shares(claims: Sequence[Claim], room: float) -> list[float]:
     """What each gets, in their order; together at most `room`, unless what is firm comes to more."""
     given = [min(claim.firm, claim.limit) for claim in claims]
-    for is_by_default in (False, True):
-        mine = [claim.is_by_default is is_by_default for claim in claims]
+    limits = [claim.limit for claim in claims]
+    for is_of_anybody in (False, True):
+        mine = [claim.is_of_anybody is is_of_anybody for claim in claims]
+        held = [is_mine and claim.is_held_back for is_mine, claim in zip(mine, claims, strict=True)]
         asked = _raised(
             given, mine, [claim.has if claim.is_held_back else claim.kept for claim in claims], claims
         )
         if sum(asked) > room:
-            wished = [claim.limit if claim.is_held_back else claim.kept for claim in claims]
-            return _between(given, _raised(given, mine, wished, claims), room)
-        given = asked
-    for is_slack in (False, True):
-        for is_by_default in (False, True):
-            mine = [
-                claim.is_by_default is is_by_default and (is_slack or claim.is_held_back) for claim in claims
-            ]
-            given = _between(given, _raised(given, mine, [claim.limit for claim in claims], claims), room)
+            asked = _raised(given, held, limits, claims, asked)
+        given = _between(given, asked, room)
+        given = _between(given, _raised(given, held, limits, claims), room)
+    for is_of_anybody in (False, True):
+        mine = [claim.is_of_anybody is is_of_anybody for claim in claims]
+        given = _between(given, _raised(given, mine, limits, claims), room)
     return given
 
 
 def _raised(
-    given: Sequence[float], mine: Sequence[bool], to: Sequence[float], claims: Sequence[Claim]
+    given: Sequence[float],
+    mine: Sequence[bool],
+    to: Sequence[float],
+    claims: Sequence[Claim],
+    others: Sequence[float] | None = None,
 ) -> list[float]:
-    """What is given, of those who are meant at least what it is to become, and nobody more than his limit."""
+    """What is given, of those who are meant at least what it is to become, and nobody more than his limit; of
+    all others `others`, if that is there."""
     return [
-        max(low, min(high, claim.limit)) if is_mine else low
-        for low, is_mine, high, claim in zip(given, mine, to, claims, strict=True)
+        max(low, min(high, claim.limit)) if is_mine else other
+        for low, is_mine, high, claim, other in zip(given, mine, to, claims, others or given, strict=True)
     ]
 
 

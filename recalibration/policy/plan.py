@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from math import ceil, floor
+from math import ceil, floor, inf
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -110,12 +110,14 @@ class PlanEntry:
     """those with traffic, the latest first"""
     expected: Expected = Expected()
     origin: LimitOrigin = LimitOrigin.OWN
+    left: float = inf
+    """of its key's room, for names that anybody may make up"""
 
     @property
     def weight(self) -> float:
         """How much it counts in its key's room, 0 to 1: with a limit by a default its share of an hour's
         traffic a day, of the last days. One connection that sends under a new id every 10 s could make up
-        thousands that ask for as much as any other; in this measure 24 times what it sends."""
+        thousands that ask for as much as any other."""
         if self.origin is LimitOrigin.OWN:
             return 1.0
         traffic_s = sum(day.traffic_s for day in self.days if day.age_days < _SHOWN_DAYS)
@@ -128,9 +130,16 @@ class PlanEntry:
 
     @property
     def asked(self) -> float | None:
-        """What a default's limit takes of its key's room: what is asked for, by its weight. None: it has one
-        of its own, which counts whole."""
-        return None if self.origin is LimitOrigin.OWN else self.weight * min(self.current, self.wanted)
+        """What a default's limit takes of its key's room: what is asked for, by its weight, or what there is
+        for it. None: it has one of its own, which counts whole."""
+        if self.origin is LimitOrigin.OWN:
+            return None
+        return min(self.weight * min(self.current, self.wanted), self.left)
+
+    @property
+    def room_now(self) -> float:
+        """What it takes of its key's room as it is."""
+        return self.current if self.asked is None else self.asked
 
     @property
     def is_change(self) -> bool:
@@ -146,7 +155,9 @@ class PlanEntry:
         return told
 
 
-_TOLD: Final = tuple(field.name for field in fields(PlanEntry) if field.name not in {"days", "origin"})
+_TOLD: Final = tuple(
+    field.name for field in fields(PlanEntry) if field.name not in {"days", "origin", "left"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,33 +277,44 @@ def fitted_plan(
         mine = [_left_alone(entries[place]) for place in places]
         claims = [_claim(entry, floors.get(key, 0.0), is_week_whole) for entry in mine]
         for place, entry, share in zip(places, mine, shares(claims, bound), strict=True):
-            after[place] = entry
-            if share < entry.room_taken and entry.weight == 1.0:
-                limit = _rounded_down(key, share)
-                after[place] = replace(entry, proposed=limit, reason=Reason.CAPACITY)
+            after[place] = entry if share >= entry.room_taken else _with(entry, share)
     return after
 
 
+def _with(entry: PlanEntry, share: float) -> PlanEntry:
+    """With no more of the room than that. A default's limit gives way only where a user's counts whole, and
+    what he asks for does not fit. Of what anybody may make up a lower one would bind nobody, and become one
+    of its own that stands with the others."""
+    limit = _rounded_down(entry.key, share)
+    if entry.origin is not LimitOrigin.OWN and entry.is_change:  # for more: else it was left alone
+        return replace(entry, proposed=max(limit, entry.current), reason=Reason.CAPACITY)
+    if entry.weight == 1.0 and entry.origin is not LimitOrigin.ANYBODY:
+        return replace(entry, proposed=limit, reason=Reason.CAPACITY)
+    return replace(entry, left=share, reason=Reason.BY_DEFAULT)
+
+
 def _left_alone(entry: PlanEntry) -> PlanEntry:
-    """As it is, where anybody may have made it up, unless it has shown enough to get more: a limit of its own
-    would count whole from then on, a lower one, too. A person may grant it what it asks for."""
+    """As it is, where its limit is a default's: one of its own would count whole from then on, a lower one,
+    too. It may have more; but where anybody may have made it up, only once it has shown enough. A person may
+    grant it what it asks for."""
     is_more = entry.proposed > entry.current
-    if entry.origin is not LimitOrigin.ANYBODY or not entry.is_change or (is_more and entry.weight == 1.0):
+    is_known = entry.origin is LimitOrigin.DEFAULT or entry.weight == 1.0
+    if entry.origin is LimitOrigin.OWN or not entry.is_change or (is_more and is_known):
         return entry
     needs_review = entry.needs_review or (is_more and entry.throttled_share > SEEN_IN_FULL)
-    return replace(entry, proposed=entry.current, reason=Reason.OF_ANYBODY, needs_review=needs_review)
+    return replace(entry, proposed=entry.current, reason=Reason.BY_DEFAULT, needs_review=needs_review)
 
 
 def _claim(entry: PlanEntry, floor_limit: float, is_week_whole: bool) -> Claim:
     taken = entry.room_taken
-    not_cut = 0.0 if is_week_whole else min(entry.current, taken)
+    not_cut = 0.0 if is_week_whole else min(entry.room_now, taken)
     return Claim(
         limit=taken,
         kept=entry.weight * entry.wanted,
         has=entry.weight * entry.current,
         is_held_back=_is_held_back(entry),
         firm=max(min(floor_limit, taken) if entry.weight == 1.0 else 0.0, not_cut),
-        is_by_default=entry.origin is not LimitOrigin.OWN,
+        is_of_anybody=entry.origin is LimitOrigin.ANYBODY,
     )
 
 

@@ -56,8 +56,8 @@ class Reason(StrEnum):
     CEILING = "ceiling"
     CAPACITY = "capacity"
     """set by capacity.py"""
-    OF_ANYBODY = "default_of_anybody"
-    """its limit is one that any client id or address gets: no other in a plan with a capacity"""
+    BY_DEFAULT = "limit_by_default"
+    """its limit is a default's, and stays: capacity.py counts what is asked for"""
 
 
 @dataclass(frozen=True, slots=True)

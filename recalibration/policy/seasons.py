@@ -97,10 +97,10 @@ def season_of(peaks: Sequence[Peak], latest: date, zone: str = "UTC") -> Season 
     log_end = datetime(after.year, after.month, after.day, tzinfo=UTC)
     for name in dict.fromkeys((zone, "UTC")):
         # UTC a day later than the zone: else it would tell first of what is one of the zone's.
-        log_end_there = (log_end - timedelta(days=name != zone)).astimezone(ZoneInfo(name))
-        latest_whole = log_end_there.date() - timedelta(days=1)
-        by_date = _by_local_date(peaks, ZoneInfo(name))
-        found = _weekly(by_date, latest_whole, name, after) or _monthly(by_date, latest_whole, name, after)
+        there = ZoneInfo(name)
+        latest_whole = (log_end - timedelta(days=name != zone)).astimezone(there).date() - timedelta(days=1)
+        by_date, now = _by_local_date(peaks, there), log_end.astimezone(there)
+        found = _weekly(by_date, latest_whole, name, now) or _monthly(by_date, latest_whole, name, now)
         if found is not None:
             return found
     return None
@@ -130,8 +130,8 @@ def _by_local_date(peaks: Iterable[Peak], zone: ZoneInfo) -> _ByDate:
     return found
 
 
-def _weekly(by_date: _ByDate, latest: date, zone: str, after: date) -> Season | None:
-    """`latest`: the last local date of which the log has all; `after`: the first that is to come."""
+def _weekly(by_date: _ByDate, latest: date, zone: str, now: datetime) -> Season | None:
+    """`latest`: the last local date of which the log has all; `now`: where it ends, in local time."""
     since = latest - timedelta(days=OCCURRENCES * _WEEK - 1)
     recent = {day for day in by_date if since <= day <= latest}
     weekdays = tuple(
@@ -140,23 +140,24 @@ def _weekly(by_date: _ByDate, latest: date, zone: str, after: date) -> Season | 
     if not weekdays or sum(day.weekday() not in weekdays for day in recent) > _STRAY:
         return None
     days = sorted(day for day in by_date if day.weekday() in weekdays and day in recent)
+    after = _first_to_come(by_date[days[-1]], now)
     next_date = min(after + timedelta(days=(weekday - after.weekday()) % _WEEK) for weekday in weekdays)
     return _season(by_date, days, weekdays, next_date, zone)
 
 
-def _monthly(by_date: _ByDate, latest: date, zone: str, after: date) -> Season | None:
+def _monthly(by_date: _ByDate, latest: date, zone: str, now: datetime) -> Season | None:
     for place in (_from_begin, _from_end):
         # Dates behind `latest` are there, too: days that the log has only begun.
         for of_day in {place(day) for day in by_date if 0 <= (latest - day).days < _MONTH_DAYS} - {None}:
             assert of_day is not None
-            found = _on(by_date, latest, zone, place, of_day, after)
+            found = _on(by_date, latest, zone, place, of_day, now)
             if found is not None:
                 return found
     return None
 
 
 def _on(
-    by_date: _ByDate, latest: date, zone: str, place: Callable[[date], int | None], of_day: int, after: date
+    by_date: _ByDate, latest: date, zone: str, place: Callable[[date], int | None], of_day: int, now: datetime
 ) -> Season | None:
     on_it = sorted((day for day in by_date if day <= latest and place(day) == of_day), reverse=True)
     days = on_it[:OCCURRENCES]
@@ -166,10 +167,15 @@ def _on(
     stray = sum(days[-1] <= day <= latest and day not in days for day in by_date)
     if stray > _STRAY or (latest - days[0]).days >= _MONTH_DAYS:
         return None
-    next_date = max(days[0] + timedelta(days=1), after)
+    next_date = max(days[0] + timedelta(days=1), _first_to_come(by_date[days[0]], now))
     while place(next_date) != of_day:
         next_date += timedelta(days=1)
     return _season(by_date, days[::-1], (), next_date, zone)
+
+
+def _first_to_come(peak: Peak, now: datetime) -> date:
+    """The first date on which its time is not over."""
+    return now.date() + timedelta(days=(now.hour * 60 + now.minute) * 60 > peak.begin_s)
 
 
 def _season(

@@ -210,8 +210,11 @@ def _kinds(plan: Plan) -> str:
         its = [entry for entry in plan.entries if entry.key == spec.config_key]
         if not its:
             continue
-        now, proposed = sum(entry.current for entry in its), sum(entry.proposed for entry in its)
         room = plan.room.get(spec.config_key)
+        if room is None:
+            now, proposed = sum(entry.current for entry in its), sum(entry.proposed for entry in its)
+        else:
+            now, proposed = sum(entry.room_now for entry in its), sum(entry.room_taken for entry in its)
         rows.append(
             f"<tr><td><code>{spec.config_key}</code></td><td class=num>{len(its):,}</td>"
             f"<td class=num>{amount(spec.config_key, now)}</td>"
@@ -220,7 +223,8 @@ def _kinds(plan: Plan) -> str:
             f"<td>{bar_pair(spec.config_key, now, proposed, room)}</td></tr>"
         )
     return (
-        "<h2>Capacity</h2><p>What all limits of a kind come to at one proxy: "
+        "<h2>Capacity</h2><p>What all limits of a kind come to at one proxy, where there is a room to be "
+        "shared a default's by what is asked for: "
         '<span class="key n">now</span> <span class="key u">proposed</span> '
         '<span class="key r">room</span></p>'
         f"{_WIDE}<tr><th>quota</th><th class=num>limits</th><th class=num>sum now</th>"

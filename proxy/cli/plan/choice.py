@@ -23,7 +23,7 @@ from sluice.proxy.cli.plan.nightly import allowed_tonight, those_with_room, weig
 from sluice.proxy.cli.quotas.edit import Whom, number
 from sluice.proxy.cli.quotas.listing import KAFKA_KEYS, Listing, described, merged
 from sluice.quotas.entity import DEFAULT, Default, Prefix, QuotaEntity, Tenant
-from sluice.quotas.entity_key import in_force, key_of, match_of
+from sluice.quotas.entity_key import LimitOrigin, in_force, key_of, match_of, origin_of
 from sluice.quotas.files.quota_file import DEFAULT_NAME
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS, Scope
 from sluice.quotas.limits.limits import QuotaLimits
@@ -179,8 +179,8 @@ def _as_it_is(plan: PlanFile, before: QuotaLimits) -> PlanFile:
     for limit in plan.limits:
         found = in_force(before, limit.kind, limit.entity)
         now = limit.current if found is None else found[0]
-        # Another one is one of its own, which somebody has given it.
-        limits.append(limit if now == limit.current else replace(limit, current=now, asked=None))
+        is_own = origin_of(before, limit.kind, limit.entity) is LimitOrigin.OWN
+        limits.append(replace(limit, current=now, asked=None if is_own else limit.asked))
     return replace(plan, limits=tuple(limits))
 
 

@@ -65,7 +65,7 @@ async def test_one_that_does_not_answer_the_probe_comes_last(behaviour: Behaviou
         probe = UpstreamProbe(asyncio.get_running_loop(), upstream, ANSWER_S)
         assert await first_of(upstream) == bad.port
         with capture_logs() as lines:
-            assert await probe.ask(NAME) is heard
+            assert await probe.ask(NAME, afresh=True) is heard
         assert [(line["event"], line["address"]) for line in lines] == [
             ("upstream_address_answers_nothing", LOOPBACK)
         ]
@@ -73,6 +73,14 @@ async def test_one_that_does_not_answer_the_probe_comes_last(behaviour: Behaviou
         assert await probe.ask(NAME) is Heard.ANSWER
         assert await first_of(upstream) == good.port
         probe.close()
+
+
+async def test_one_that_lets_nobody_ask_stays_the_first_as_long_as_no_client_is_closed() -> None:
+    async with FaultBroker(closes) as asks_nobody, FaultBroker(answers) as other:
+        upstream = an_upstream(Names(asks_nobody.port, other.port))
+        probe = UpstreamProbe(asyncio.get_running_loop(), upstream, ANSWER_S)
+        assert await probe.ask(NAME) is Heard.CLOSED
+        assert await first_of(upstream) == asks_nobody.port
 
 
 async def test_one_that_falls_silent_on_the_connection_that_is_kept_comes_last() -> None:

@@ -72,9 +72,9 @@ def test_who_is_throttled_keeps_what_he_has_and_gets_more_before_others_have_mor
     assert shares([rising, *[Claim(10.0, 1.0, 10.0)] * 10], 60.0) == [25.0, *[3.5] * 10]
 
 
-def test_those_with_a_defaults_limit_come_behind() -> None:
+def test_what_anybody_may_make_up_comes_behind() -> None:
     named = [Claim(5.0, kept=4.5, has=5.0)] * 10
-    minted = [Claim(1.0, kept=1.0, has=1.0, is_by_default=True)] * 200
+    minted = [Claim(1.0, kept=1.0, has=1.0, is_of_anybody=True)] * 200
     after = shares([*named, *minted], 100.0)
     assert after[:10] == [4.5] * 10
     assert after[10:] == pytest.approx([55.0 / 200] * 200)

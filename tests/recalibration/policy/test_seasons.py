@@ -177,3 +177,18 @@ def test_a_season_once_found_stays_found_each_night(zone: str, begin_h: int) -> 
         weekdays = (4,) if peaks is fridays else ()
         assert set(filter(None, told)) == {(weekdays, begin_h * 3_600, zone)}
         assert None not in told[told.index((weekdays, begin_h * 3_600, zone)) :]
+
+
+@pytest.mark.parametrize(("zone", "begin_h", "next_day"), [
+    ("Asia/Tokyo", 3, date(2027, 1, 1)), ("Asia/Tokyo", 20, date(2026, 12, 1)), ("UTC", 3, date(2026, 12, 1)),
+    ("America/Los_Angeles", 3, date(2026, 12, 1)),
+])  # fmt: skip
+def test_a_monthly_season_is_told_for_a_date_that_is_still_to_come(
+    zone: str, begin_h: int, next_day: date
+) -> None:
+    """At the end of 30 November by UTC it is nine in the morning of the 1st in Tokyo."""
+    latest = date(2026, 11, 30)
+    firsts = [peak(date(2026, month, 1), begin_h, zone=zone) for month in (9, 10, 11)]
+    found = season_of(known_at(firsts, latest), latest, zone)
+    assert found is not None
+    assert (found.zone, found.next_date) == (zone, next_day)

@@ -349,6 +349,18 @@ def test_a_defaults_limit_that_becomes_one_of_its_own_takes_room_though_it_is_cu
         assert told == ([] if has_own else ["a later night: there is no room until others are cut"])
 
 
+def test_a_default_that_somebody_has_changed_since_counts_as_one(tmp_path: Path) -> None:
+    """Three hundred users with 1,200 by it now, who ask for 5 each, are no 360,000 of the room."""
+    place = quotas(tmp_path, {"alice": 1_000})
+    file = tmp_path / "quotas.yaml"
+    file.write_text(file.read_text() + f"  - user: <default>\n    {KEY}: 1200\n")
+    others = [of(f"x{number}", 1_000, 1_000, asked=5.0, room_taken=5.0) for number in range(300)]
+    entries = [of("alice", 1_500, 1_000, confidence=1.0), *others]
+    found = read_plan(plan(tmp_path, DAY, entries, room={KEY: 4_000}))
+    apply_unattended(found, place, today=DAY + timedelta(days=1))
+    assert limits_of(place) == {"alice": 1_500, "<default>": 1_200}
+
+
 def test_users_who_all_have_a_defaults_limit_are_cut_as_others_are(tmp_path: Path) -> None:
     """Each asks for little of it, which is why it is to be cut."""
     file = tmp_path / "quotas.yaml"
