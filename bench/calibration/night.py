@@ -93,7 +93,7 @@ class Broker:
             return
         for limit in choice.granted:
             self.grants[dict(limit.whom)["user"]] = (limit.up_to, today + GRANT)
-        self.cuts += [(today, amount) for amount in cuts_in(choice.chosen).values()]
+        self.cuts += [(today, amount) for amount in cuts_in(parsed, choice.chosen).values()]
         self._take(choice)
 
     def _take(self, choice: Choice) -> None:

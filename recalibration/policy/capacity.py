@@ -13,8 +13,9 @@ So the room is given away, step by step, each only with what those before it lea
 
     firm        floors, and what is not to be cut tonight
     asked for   of who is not throttled what he asks for; of who is, and may need anything, what he has
-    more        of who is throttled, up to his limit
-    names       what is asked for, and then more, of those whose names anybody may make up
+    more        of who is throttled, and of whom too little is known, up to their limits
+    names       what is asked for, and then more, of those whose names anybody may make up, or who have a
+                default's limit and send little
     slack       of all, up to their limits: who holds a large limit and uses little of it takes from nobody
                 who uses his, or waits
 
@@ -30,9 +31,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 _Entity = TypeVar("_Entity")
+_ROUNDING: Final = 1.0 + 1e-9
+"""sums of fractions"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +50,12 @@ class Claim:
     """its limit until now"""
     is_held_back: bool = False
     """it is throttled: what it asks for is not known"""
+    is_new: bool = False
+    """what it asks for says too little of what it needs"""
     firm: float = 0.0
     """it has that whether there is room or not"""
     is_of_anybody: bool = False
-    """anybody may make up more of its kind: it stands behind those of which that is not so"""
+    """anybody may make up more of its kind, or it sends little: it stands behind the others"""
 
 
 def fitted(
@@ -75,10 +80,14 @@ def shares(claims: Sequence[Claim], room: float) -> list[float]:
         asked = _raised(
             given, mine, [claim.has if claim.is_held_back else claim.kept for claim in claims], claims
         )
-        if sum(asked) > room:
+        if sum(asked) > room * _ROUNDING:
             asked = _raised(given, held, limits, claims, asked)
         given = _between(given, asked, room)
-        given = _between(given, _raised(given, held, limits, claims), room)
+        more = [
+            is_mine and (claim.is_held_back or claim.is_new)
+            for is_mine, claim in zip(mine, claims, strict=True)
+        ]
+        given = _between(given, _raised(given, more, limits, claims), room)
     for is_of_anybody in (False, True):
         mine = [claim.is_of_anybody is is_of_anybody for claim in claims]
         given = _between(given, _raised(given, mine, limits, claims), room)

@@ -29,6 +29,10 @@ POOLED: Final = ""
 _SHOWN_DAYS: Final = 8
 _SHOWN_S_A_DAY: Final = 3_600.0
 """who has a limit by a default is one to reckon with after so much traffic, on average"""
+_ROUNDING: Final = 1e-9
+"""of sums of fractions"""
+_TOO_LITTLE_KNOWN: Final = frozenset({Reason.TOO_LITTLE, Reason.TOO_NEW_TO_CUT})
+"""what somebody asks for of whom a plan says that is no measure of what he needs"""
 _NEARLY: Final = 0.9
 """of a limit: nearer than a limit is changed for (settings.hysteresis)"""
 _WHOLE_FROM: Final = 100.0
@@ -275,9 +279,20 @@ def fitted_plan(
     for key, bound in room.items():
         places = [place for place, entry in enumerate(entries) if entry.key == key]
         mine = [_left_alone(entries[place]) for place in places]
-        claims = [_claim(entry, floors.get(key, 0.0), is_week_whole) for entry in mine]
-        for place, entry, share in zip(places, mine, shares(claims, bound), strict=True):
-            after[place] = entry if share >= entry.room_taken else _with(entry, share)
+        floor_limit = floors.get(key, 0.0)
+        while True:
+            got = shares([_claim(entry, floor_limit, is_week_whole) for entry in mine], bound)
+            without = [
+                number for number, (entry, share) in enumerate(zip(mine, got, strict=True))
+                if entry.origin is not LimitOrigin.OWN and entry.is_change and share <= entry.current
+            ]  # fmt: skip
+            if not without:
+                break
+            for number in without:  # no room to have more: it counts as it is, and the others anew
+                mine[number] = _stays(mine[number])
+        for place, entry, share in zip(places, mine, got, strict=True):
+            fits = share >= entry.room_taken * (1.0 - _ROUNDING)
+            after[place] = entry if fits else _with(entry, share)
     return after
 
 
@@ -285,22 +300,24 @@ def _with(entry: PlanEntry, share: float) -> PlanEntry:
     """With no more of the room than that. A default's limit gives way only where a user's counts whole, and
     what he asks for does not fit. Of what anybody may make up a lower one would bind nobody, and become one
     of its own that stands with the others."""
-    limit = _rounded_down(entry.key, share)
-    if entry.origin is not LimitOrigin.OWN and entry.is_change:  # for more: else it was left alone
-        return replace(entry, proposed=max(limit, entry.current), reason=Reason.CAPACITY)
     if entry.weight == 1.0 and entry.origin is not LimitOrigin.ANYBODY:
-        return replace(entry, proposed=limit, reason=Reason.CAPACITY)
+        return replace(entry, proposed=_rounded_down(entry.key, share), reason=Reason.CAPACITY)
     return replace(entry, left=share, reason=Reason.BY_DEFAULT)
 
 
 def _left_alone(entry: PlanEntry) -> PlanEntry:
     """As it is, where its limit is a default's: one of its own would count whole from then on, a lower one,
-    too. It may have more; but where anybody may have made it up, only once it has shown enough. A person may
-    grant it what it asks for."""
+    too. A user may have more once he has shown enough; whom anybody may make up, by a person's word."""
     is_more = entry.proposed > entry.current
-    is_known = entry.origin is LimitOrigin.DEFAULT or entry.weight == 1.0
+    is_known = entry.origin is LimitOrigin.DEFAULT and entry.weight == 1.0
     if entry.origin is LimitOrigin.OWN or not entry.is_change or (is_more and is_known):
         return entry
+    return _stays(entry)
+
+
+def _stays(entry: PlanEntry) -> PlanEntry:
+    """With the default's limit; who is throttled is for a person, who may grant it what it asks for."""
+    is_more = entry.proposed > entry.current
     needs_review = entry.needs_review or (is_more and entry.throttled_share > SEEN_IN_FULL)
     return replace(entry, proposed=entry.current, reason=Reason.BY_DEFAULT, needs_review=needs_review)
 
@@ -313,8 +330,9 @@ def _claim(entry: PlanEntry, floor_limit: float, is_week_whole: bool) -> Claim:
         kept=entry.weight * entry.wanted,
         has=entry.weight * entry.current,
         is_held_back=_is_held_back(entry),
+        is_new=entry.origin is LimitOrigin.OWN and entry.reason in _TOO_LITTLE_KNOWN,
         firm=max(min(floor_limit, taken) if entry.weight == 1.0 else 0.0, not_cut),
-        is_of_anybody=entry.origin is LimitOrigin.ANYBODY,
+        is_of_anybody=entry.origin is LimitOrigin.ANYBODY or entry.weight < 1.0,
     )
 
 

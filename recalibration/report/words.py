@@ -125,9 +125,9 @@ _REASONS: Final = {
     Reason.FLOOR: "The lowest limit that the settings allow is {proposed}.",
     Reason.CEILING: "The highest limit that the settings allow is {proposed}; the demand asks for {wanted}.",
     Reason.BY_DEFAULT: (
-        "Its limit is the default's, which counts by what is asked for. With a capacity it gets one of its "
-        "own only to have more; a client id or an address, of which anybody makes up more, with an hour's "
-        "traffic a day, or by a person's word. The demand asks for {wanted}."
+        "Its limit is the default's, which counts by what is asked for. With a capacity it gets no lower one "
+        "while all that is asked for fits, and a higher one by a person's word; a user also by himself, with "
+        "an hour's traffic a day. The demand asks for {wanted}."
     ),
     Reason.CAPACITY: (
         "All limits together would pass what there is room for, of which {proposed} is its part. The demand "

@@ -153,7 +153,7 @@ def _applied(
         except ConfigError:
             if bounds.is_unattended and isinstance(place, QuotaFilePlace):  # it is written whole, or not
                 with suppress(ConfigError):
-                    take_back_cuts(folder_of(Path(plan.source)), where, today, cuts_in(choice.chosen))
+                    take_back_cuts(folder_of(Path(plan.source)), where, today, cuts_in(plan, choice.chosen))
             raise
     return Applied(found, choice)
 
@@ -204,7 +204,7 @@ def _note(plan: PlanFile, place: Place, choice: Choice, today: date, bounds: Bou
     if not bounds.is_unattended:
         forget_cuts(folder, _id_of(place))
         return
-    cuts = cuts_in(choice.chosen)
+    cuts = cuts_in(plan, choice.chosen)
     if cuts:
         add_cuts(folder, _id_of(place), today, cuts)
 

@@ -46,6 +46,8 @@ class PlannedLimit:
     """to what it goes tonight, if a person grants that; 0: an older plan does not say"""
     asked: float | None = None
     """what it takes of its key's room as long as it is a default's; None: it is its own, and counts whole"""
+    is_change: bool = True
+    """the plan has another limit for it"""
 
     def room_taken(self, limit: float) -> float:
         """What it takes of its key's room if it is this: any other than now would be its own."""
@@ -207,8 +209,9 @@ def _limit(item: Any) -> PlannedLimit:
     if "asked" not in item and asked is not None and asked >= proposed:
         asked = None
     return PlannedLimit(
-        kind, entity, whom, current, proposed, reason, review, confidence, up_to, first_step, asked
-    )
+        kind, entity, whom, current, proposed, reason, review, confidence, up_to, first_step, asked,
+        proposed != current,
+    )  # fmt: skip
 
 
 def _number(value: Any) -> float | None:

@@ -50,27 +50,30 @@ def allowed_tonight(
         key = KINDS[kind].config_key
         cut_before = cuts_of_week.get(key, 0.0)
         cuts_left, fall_left = float("inf"), float("inf")
-        number_whole, total = weight_of(limits)
+        in_room = key in plan.room
+        number_whole, total = weight_of(limits, in_room)
         if number_whole >= shares_from:
             cuts_left = max_cut_share * number_whole
             week = max_total_fall * (total + cut_before)
             fall_left = min(week - cut_before, week / _NIGHTS - cuts_of_night.get(key, 0.0))
         for limit in sorted((limit for limit in chosen if limit.kind is kind), key=_certainty):
-            fall = limit.current - limit.proposed
+            now = _counts_now(limit, in_room)
+            fall = now - limit.proposed
             if fall <= 0.0:
                 continue
             if plan.incomplete:
                 left_out.append((limit, f"cuts nothing: the log lacks rows of {', '.join(plan.incomplete)}"))
                 continue
-            part = limit if fall <= fall_left else _partly(limit, fall_left)
-            if cuts_left < 1.0 or part.proposed >= limit.current:
+            part = limit if fall <= fall_left else _partly(limit, now, fall_left)
+            if cuts_left < 1.0 or part.proposed >= now:
                 left_out.append((limit, "a later night: the guards allow no more cuts tonight"))
                 continue
             if part is not limit:
                 left_out.append((limit, f"a later night: tonight it goes to {number(part.proposed)}"))
-            cuts_left, fall_left = cuts_left - 1.0, fall_left - (limit.current - part.proposed)
+            cuts_left, fall_left = cuts_left - 1.0, fall_left - (now - part.proposed)
             cuts.append(part)
-    taken, without_room = those_with_room(plan, [*cuts, *(each for each in chosen if _is_rise(each))])
+    more = [each for each in chosen if each.proposed > _counts_now(each, each.key in plan.room)]
+    taken, without_room = those_with_room(plan, [*cuts, *more])
     places = {(limit.kind, limit.whom): place for place, limit in enumerate(chosen)}
     taken.sort(key=lambda limit: places[limit.kind, limit.whom])
     return taken, left_out + without_room
@@ -101,32 +104,32 @@ def those_with_room(plan: PlanFile, chosen: Sequence[PlannedLimit]) -> _Chosen:
     return [limit for limit in chosen if id(limit) not in without], left_out
 
 
-def weight_of(limits: Sequence[PlannedLimit]) -> tuple[int, float]:
+def weight_of(limits: Sequence[PlannedLimit], in_room: bool = False) -> tuple[int, float]:
     """(how many limits count whole, what all of them come to). A default's limit that is to change counts
     whole, or where nearly all are a default's no night could cut any; one that stays by what is asked for, so
-    that names which somebody made up make no night larger."""
-    taken = [
-        limit.current if limit.proposed != limit.current else limit.room_taken(limit.current)
-        for limit in limits
-    ]
-    return sum(limit.asked is None or limit.proposed != limit.current for limit in limits), sum(taken)
+    that names which somebody made up make no night larger. `in_room`: there is a room for the key."""
+    whole = sum(limit.asked is None or limit.is_change for limit in limits)
+    return whole, sum(_counts_now(limit, in_room or not limit.is_change) for limit in limits)
 
 
-def _is_rise(limit: PlannedLimit) -> bool:
-    return limit.proposed > limit.current
+def _counts_now(limit: PlannedLimit, in_room: bool) -> float:
+    """Where a room is shared what it takes of that, or a default's limit, of which little is asked for, would
+    be cut into one of its own that takes more."""
+    return limit.room_taken(limit.current) if in_room else limit.current
 
 
-def _partly(limit: PlannedLimit, fall: float) -> PlannedLimit:
-    """Cut by so much at most; whole numbers, as every kind takes them."""
-    return replace(limit, proposed=min(limit.current, float(ceil(limit.current - max(0.0, fall)))))
+def _partly(limit: PlannedLimit, now: float, fall: float) -> PlannedLimit:
+    """Cut by so much at most of what it counts now; whole numbers, as every kind takes them."""
+    return replace(limit, proposed=min(limit.current, float(ceil(now - max(0.0, fall)))))
 
 
-def cuts_in(chosen: Sequence[PlannedLimit]) -> dict[str, float]:
-    """Key → what its limits are cut by in all."""
+def cuts_in(plan: PlanFile, chosen: Sequence[PlannedLimit]) -> dict[str, float]:
+    """Key → what its limits are cut by in all, as `allowed_tonight` counts that."""
     cuts: dict[str, float] = {}
     for limit in chosen:
-        if limit.proposed < limit.current:
-            cuts[limit.key] = cuts.get(limit.key, 0.0) + limit.current - limit.proposed
+        fall = _counts_now(limit, limit.key in plan.room) - limit.proposed
+        if limit.proposed < limit.current and fall > 0.0:
+            cuts[limit.key] = cuts.get(limit.key, 0.0) + fall
     return cuts
 
 

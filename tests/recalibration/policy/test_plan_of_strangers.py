@@ -6,6 +6,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sluice.quotas.entity_key import LimitOrigin
 from sluice.quotas.kinds import KINDS, QuotaKind
@@ -41,6 +43,11 @@ def honest(late_has: float = 20 * MB) -> list[PlanEntry]:
     late = limit_of("late", late_has, days(late_has * 0.9, throttled=1_000))
     late = replace(late, proposed=late_has * 1.25, wanted=late_has * 1.25, reason=Reason.DEMAND)
     return [*(limit_of(f"t{number}", 8 * MB, days(5.5 * MB)) for number in range(12)), late]
+
+
+def wants_twice(entry: PlanEntry) -> PlanEntry:
+    """Throttled nearly all day, and to have twice what it has."""
+    return replace(entry, throttled_share=0.9, wanted=entry.current * 2.0, proposed=entry.current * 2.0)
 
 
 def strangers(
@@ -135,11 +142,89 @@ def test_ids_that_ask_for_much_in_one_window_of_an_hour_hold_nobody_down() -> No
     assert sum(each.room_taken for each in after) <= ROOM["producer_byte_rate"]
 
 
-@pytest.mark.parametrize(("number", "after_mb"), [(10, 20), (20, 15), (50, 10)])
-def test_users_by_a_default_rise_as_far_as_there_is_room(number: int, after_mb: int) -> None:
-    """With ten minutes a day they count a sixth as they are."""
-    one = limit_of("u", 10 * MB, days(9 * MB, 60), LimitOrigin.DEFAULT)
-    one = replace(one, throttled_share=0.9, wanted=20.0 * MB, proposed=20.0 * MB)
+@pytest.mark.parametrize(("number", "after_mb"), [(10, 20), (20, 15), (50, 6)])
+def test_users_by_a_default_who_send_much_have_what_others_have(number: int, after_mb: int) -> None:
+    one = wants_twice(limit_of("u", 10 * MB, days(9 * MB), LimitOrigin.DEFAULT))
     after = fitted_plan([replace(one, entity=f"u{each}") for each in range(number)], ROOM)
     assert {each.proposed for each in after} == {after_mb * MB}
     assert sum(each.room_taken for each in after) <= ROOM["producer_byte_rate"]
+
+
+@pytest.mark.parametrize("origin", [LimitOrigin.DEFAULT, LimitOrigin.ANYBODY])
+@pytest.mark.parametrize("windows", [0, 4, 323])
+@pytest.mark.parametrize("number", [20, 200, 1_000])
+def test_those_by_a_default_who_send_little_rise_by_a_persons_word_and_take_no_room(
+    origin: LimitOrigin, windows: int, number: int
+) -> None:
+    """Twenty users with two throttled windows each held the one with a limit of its own down."""
+    ages = 1 if windows == 4 else 12
+    one = wants_twice(limit_of("u", 10 * MB, days(9 * MB, max(windows, 1), ages), origin))
+    if not windows:  # gone for nine days
+        one = replace(one, days=tuple(replace(day, age_days=day.age_days + 9) for day in one.days))
+    entries = [*honest(), *(replace(one, entity=f"u{each}") for each in range(number))]
+    after = fitted_plan(entries, ROOM)
+    assert after[12].proposed == 25 * MB
+    assert all(each.proposed >= int(each.wanted) for each in after[:12])
+    assert not any(each.is_change for each in after[13:])
+    assert all(each.needs_review for each in after[13:])
+    assert sum(each.room_taken for each in after) <= ROOM["producer_byte_rate"] * (1 + 1e-9)
+
+
+def test_ids_that_send_much_never_get_limits_of_their_own() -> None:
+    """They would stand with the others from then on: 17 of them held the throttled one down for ever."""
+    one = wants_twice(limit_of("i", 10 * MB, days(9 * MB), LimitOrigin.ANYBODY))
+    entries = [*honest(), *(replace(one, entity=f"i{each}") for each in range(200))]
+    after = fitted_plan(entries, ROOM)
+    assert after[12].proposed == 25 * MB
+    assert not any(each.is_change for each in after[13:])
+    assert sum(each.room_taken for each in after) <= ROOM["producer_byte_rate"] * (1 + 1e-9)
+
+
+def test_a_newcomer_keeps_his_limit_before_a_flood_has_more() -> None:
+    new = limit_of("new", 20 * MB, days(100.0, 60, 1))
+    flood = replace(
+        wants_twice(limit_of("flood", 150 * MB, days(150 * MB))), proposed=300.0 * MB, wanted=300.0 * MB
+    )
+    after = fitted_plan([new, flood], ROOM)
+    assert [each.proposed for each in after] == [20 * MB, 280 * MB]
+
+
+def drawn(
+    number: int, limit: int, rate: int, windows: int, ages: int, origin: LimitOrigin, held: float, more: bool
+) -> PlanEntry:
+    entry = limit_of(str(number), float(limit), days(float(rate), windows, ages), origin)
+    return wants_twice(entry) if more and held else replace(entry, throttled_share=held)
+
+
+ENTRIES = st.builds(
+    drawn,
+    st.integers(0, 10**9),
+    st.integers(1, 10**8),
+    st.integers(1, 10**8),
+    st.integers(1, A_DAY),
+    st.integers(1, 12),
+    st.sampled_from(LimitOrigin),
+    st.sampled_from([0.0, 0.05, 0.9]),
+    st.booleans(),
+)
+
+
+@settings(deadline=None)
+@given(st.lists(ENTRIES, min_size=1, max_size=12), st.integers(100, 10**9))
+def test_no_plan_passes_the_room_and_whose_names_anybody_makes_up_cut_nobody(
+    entries: list[PlanEntry], room: int
+) -> None:
+    after = fitted_plan(entries, {"producer_byte_rate": float(room)})
+    taken = sum(each.room_taken for each in after)
+    assert taken <= max(room, len(entries)) * (1 + 1e-9), "one byte a second is the least"
+    for before, each in zip(entries, after, strict=True):
+        if each.origin is LimitOrigin.ANYBODY:
+            assert each.proposed == before.current
+        if each.origin is LimitOrigin.DEFAULT and each.weight < 1.0:
+            assert each.proposed == before.current
+    own = [number for number, entry in enumerate(entries) if entry.origin is LimitOrigin.OWN]
+    is_calm = not any(entry.throttled_share for entry in entries)
+    named = [entry for entry in entries if entry.origin is not LimitOrigin.ANYBODY]
+    if is_calm and sum(min(entry.wanted, entry.room_taken) for entry in named) <= room:
+        for number in own:
+            assert after[number].proposed >= int(min(entries[number].wanted, entries[number].proposed))

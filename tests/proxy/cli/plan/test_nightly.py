@@ -361,6 +361,22 @@ def test_a_default_that_somebody_has_changed_since_counts_as_one(tmp_path: Path)
     assert limits_of(place) == {"alice": 1_500, "<default>": 1_200}
 
 
+@pytest.mark.parametrize("number", [10, 12, 20])
+def test_users_by_a_default_are_cut_for_the_room_from_what_they_ask_for(number: int, tmp_path: Path) -> None:
+    """Counted from the default's limit a part of the way was above what they ask for, took more room, and was
+    left out each night for ever, with the night's share used up."""
+    file = tmp_path / "quotas.yaml"
+    file.write_text(f"quotas:\n  - user: <default>\n    {KEY}: 10000\n")
+    place = QuotaFilePlace(file)
+    entries = [
+        of(f"u{each:02}", 3_000, 10_000, asked=6_400.0, room_taken=3_000.0, reason="capacity")
+        for each in range(number)
+    ]
+    apply_unattended(read_plan(plan(tmp_path, DAY, entries, room={KEY: 3_000.0 * number})), place, today=DAY)
+    after = [limit for user, limit in limits_of(place).items() if user != "<default>"]
+    assert sum(6_400 - limit for limit in after) == pytest.approx(6_400 * number * 0.25 / 7, abs=1)
+
+
 def test_users_who_all_have_a_defaults_limit_are_cut_as_others_are(tmp_path: Path) -> None:
     """Each asks for little of it, which is why it is to be cut."""
     file = tmp_path / "quotas.yaml"
