@@ -64,10 +64,13 @@ async def test_names_types_and_texts_are_those_of_prometheus_client() -> None:
 
 @pytest.mark.asyncio
 async def test_descriptors_are_counted(many_descriptors: None) -> None:
-    count = counted()
-    assert await open_descriptors() == count
-    assert await open_descriptors(is_told=False) == count
-    assert (await told())["process_open_fds"].samples == [("process_open_fds", count)]
+    """In one of some rounds at least: threads of other tests may open a file for a moment in any of them."""
+
+    async def found() -> tuple[float | None, ...]:
+        ((_, shown),) = (await told())["process_open_fds"].samples
+        return await open_descriptors(), await open_descriptors(is_told=False), shown
+
+    assert any([(counted(),) * 3 == await found() for _ in range(10)])
 
 
 @pytest.mark.asyncio
