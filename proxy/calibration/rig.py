@@ -34,7 +34,7 @@ from sluice.proxy.calibration.plan import (
     Names,
     values,
 )
-from sluice.proxy.listener.tls.error import explained
+from sluice.proxy.listener.tls.blocking import shaken_hands
 
 ADMIN: Final = "sluice-calibration"
 _TIMEOUT_S: Final = 30.0
@@ -57,10 +57,7 @@ class BrokerLink:
         self._sock = socket.create_connection((host, port), timeout=_TIMEOUT_S)
         self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if tls is not None:
-            try:
-                self._sock = tls.wrap_socket(self._sock, server_hostname=host)
-            except OSError as error:
-                raise explained(error, server_side=False, shaking_hands=True) from None
+            self._sock = shaken_hands(self._sock, tls, host)
         self._buf = bytearray(2 * 1024 * 1024)
         self._view = memoryview(self._buf)
 

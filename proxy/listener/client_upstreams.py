@@ -22,6 +22,7 @@ from sluice.proxy.listener.route import Route
 from sluice.proxy.listener.upstream import Upstream
 from sluice.proxy.session.causes import ENDED_BY_BROKER, DisconnectCause
 from sluice.proxy.session.gateway.broker_map import in_text
+from sluice.proxy.session.session import Session
 from sluice.quotas.entity import ANONYMOUS
 
 _UNANSWERED_S: Final = 5.0
@@ -93,23 +94,23 @@ class ClientUpstreams:
         """It leads nowhere any more."""
         self._leads_to.pop(connection, None)
         session = connection.session
-        if not session.bytes_to_client and self._was_left_alone(connection):
+        since_s = self._one_of_several.pop(connection, inf)
+        if not session.bytes_to_client and _was_left_alone(session, since_s):
             # Only for the broker that will be asked: another one's clients would have it asked for nothing.
             asked = self.route.addresses(None, monotonic() * 1000.0)[0]
             if connection.leads_to == in_text(asked):
                 self.upstream.cut_off.set()
-        self._one_of_several.pop(connection, None)
         relogin = self._relogins.pop(connection, None)
         if relogin is not None:
             relogin.end()
 
-    def _was_left_alone(self, connection: Connection) -> bool:
-        """Its broker ended it; or, where its name has other addresses, said nothing for long."""
-        session = connection.session
-        if session.pace.close_cause in ENDED_BY_BROKER:
-            return True
-        since_s = self._one_of_several.get(connection, inf)
-        return session.in_flight > 0 and monotonic() - since_s >= _UNANSWERED_S
+
+def _was_left_alone(session: Session, since_s: float) -> bool:
+    """Its broker ended it; or, where its name has other addresses (since `since_s`; inf: it has none), said
+    nothing for long."""
+    if session.pace.close_cause in ENDED_BY_BROKER:
+        return True
+    return session.in_flight > 0 and monotonic() - since_s >= _UNANSWERED_S
 
 
 class ClientDial:

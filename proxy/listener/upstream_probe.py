@@ -72,44 +72,41 @@ class UpstreamProbe:
     async def ask(self, address: Address, afresh: bool = False) -> Heard:
         """Ask the broker at `address`. `afresh`: on a new connection; one that is kept shows nothing of those
         that clients open now. Where that brings no answer the host's other addresses go first."""
-        asked: list[_Line] = []
-        found = await self._ask(address, afresh, asked)
-        # Closed without a client having been closed: what stands there may let nobody ask, and serve.
-        if asked and found is not Heard.ANSWER and (found is not Heard.CLOSED or afresh):
-            self._upstream.gave_no_answer(asked[-1].there)
-        return found
-
-    async def _ask(self, address: Address, afresh: bool, asked: list[_Line]) -> Heard:
-        """The connection that is asked is put into `asked`."""
         line = self._lines.pop(address, None)
+        asked: _Line | None = None
         try:
             async with asyncio.timeout(self._answer_s):
                 if line is not None and not afresh:
-                    asked.append(line)
+                    asked = line
                     if await self._kept_answers(address, line):
                         return Heard.ANSWER
-                    asked.clear()
+                    asked = None
                 dialled = await self._upstream.dial(address, None)
                 if dialled is None:  # its circuit has the reason
                     return self._ends(Heard.NOT_ASKED, "")
-                asked.append(_Line(*dialled, monotonic()))
-                is_answered = await self._is_answered(address, asked[0])
-                return Heard.ANSWER if is_answered else Heard.CLOSED
+                asked = _Line(*dialled, monotonic())
+                if await self._is_answered(address, asked):
+                    return Heard.ANSWER
+                found = Heard.CLOSED
         except NotConnected as error:
-            return self._ends(Heard.NOT_ASKED, error.detail)
+            found = self._ends(Heard.NOT_ASKED, error.detail)
         except SaysNothing as error:
-            return self._ends(Heard.NOTHING, str(error))
+            found = self._ends(Heard.NOTHING, str(error))
         except TimeoutError:
             reason = f"{in_text(address)}: no answer to ApiVersions within {self._answer_s:g} s"
-            return self._ends(Heard.NOTHING, reason)
+            found = self._ends(Heard.NOTHING, reason)
         except SSLError as error:
-            return self._ends(Heard.REFUSED, words_of(error))
+            found = self._ends(Heard.REFUSED, words_of(error))
         except OSError:
-            return Heard.CLOSED
+            found = Heard.CLOSED
         finally:
             # Only now: at a broker that limits connections its place would be what the new one gets.
             if line is not None and self._lines.get(address) is not line:
                 line.stream.close()
+        # Closed without a client having been closed: what stands there may let nobody ask, and serve.
+        if asked is not None and (found is not Heard.CLOSED or afresh):
+            self._upstream.gave_no_answer(asked.there)
+        return found
 
     def close(self) -> None:
         """Close the connections that are kept."""

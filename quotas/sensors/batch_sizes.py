@@ -62,6 +62,11 @@ class BatchSizes:
         """The largest of those that were seen last."""
         return self._recent_largest or UNKNOWN_BYTES
 
+    @property
+    def turn_bytes(self) -> int:
+        """What one turn may bring: the largest of those that were seen last; 0: none was."""
+        return self._recent_largest
+
     def saw(self, sizes: Iterable[int], now_ms: float) -> None:
         """Batches of these bytes came."""
         recent = self._recent

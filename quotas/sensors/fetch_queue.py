@@ -199,16 +199,11 @@ class FetchQueue(HoldQueue):
         if self._count:
             # A turn at most: who took a whole burst before others came is not put behind many rounds.
             # Its own batches count: of the bucket's last ones they are none once others have brought as many.
-            turn_bytes = max(
-                self._turn_bytes(), place.batches.recent_bytes if place.batches.typical_bytes else 0
-            )
+            turn_bytes = max(self.batches.turn_bytes, place.batches.turn_bytes)
             most = max(place.tag, self.virtual_time) + turn_bytes
             place.tag = min(place.tag + charged, most)
             self.virtual_time += charged / (self._readers_in + 1)
             self.changed(now_ms)
-
-    def _turn_bytes(self) -> int:
-        return self.batches.recent_bytes if self.batches.typical_bytes else 0
 
     def keep_place(self, place: FetchPlace, begin_tag: float, told_ms: float) -> None:
         """A client was told to come again at `told_ms`: it loses nothing to those who wait here."""
@@ -239,7 +234,7 @@ class FetchQueue(HoldQueue):
         """A quiet connection has a turn to its credit, so it stands before those who read all the time;
         unless it has just brought as much as they."""
         if isinstance(place, FetchPlace) and place.is_quiet and now_ms > place.kept_until_ms:
-            return max(self.virtual_time - self._turn_bytes(), place.tag)
+            return max(self.virtual_time - self.batches.turn_bytes, place.tag)
         return super()._begin_tag(place, now_ms)
 
     def _take_out(self, ticket: HoldTicket) -> None:

@@ -29,7 +29,7 @@ L = 400: 700, 400, 400. With room for 800 the 900 do not fit: L = 600: 600, 100,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -73,57 +73,44 @@ def fitted(
 def shares(claims: Sequence[Claim], room: float) -> list[float]:
     """What each gets, in their order; together at most `room`, unless what is firm comes to more."""
     given = [min(claim.firm, claim.limit) for claim in claims]
-    limits = [claim.limit for claim in claims]
     for is_of_anybody in (False, True):
         mine = [claim.is_of_anybody is is_of_anybody for claim in claims]
-        held = [is_mine and claim.is_held_back for is_mine, claim in zip(mine, claims, strict=True)]
-        asked = _raised(
-            given, mine, [claim.has if claim.is_held_back else claim.kept for claim in claims], claims
-        )
+        asked = _raised(given, claims, mine, lambda claim: claim.has if claim.is_held_back else claim.kept)
         if sum(asked) > room * _ROUNDING:
-            asked = _raised(given, held, limits, claims, asked)
+            asked = _raised(
+                given, claims, mine, lambda claim: claim.limit if claim.is_held_back else claim.kept
+            )
         given = _between(given, asked, room)
-        more = [
-            is_mine and (claim.is_held_back or claim.is_new)
-            for is_mine, claim in zip(mine, claims, strict=True)
-        ]
-        given = _between(given, _raised(given, more, limits, claims), room)
+        more = _raised(
+            given, claims, mine, lambda claim: claim.limit if claim.is_held_back or claim.is_new else 0.0
+        )
+        given = _between(given, more, room)
     for is_of_anybody in (False, True):
         mine = [claim.is_of_anybody is is_of_anybody for claim in claims]
-        given = _between(given, _raised(given, mine, limits, claims), room)
+        given = _between(given, _raised(given, claims, mine, lambda claim: claim.limit), room)
     return given
 
 
 def _raised(
-    given: Sequence[float],
-    mine: Sequence[bool],
-    to: Sequence[float],
-    claims: Sequence[Claim],
-    others: Sequence[float] | None = None,
+    given: Sequence[float], claims: Sequence[Claim], mine: Sequence[bool], to: Callable[[Claim], float]
 ) -> list[float]:
-    """What is given, of those who are meant at least what it is to become, and nobody more than his limit; of
-    all others `others`, if that is there."""
+    """What is given, of those who are meant at least what it is to become, and nobody more than his limit."""
     return [
-        max(low, min(high, claim.limit)) if is_mine else other
-        for low, is_mine, high, claim, other in zip(given, mine, to, claims, others or given, strict=True)
+        max(low, min(to(claim), claim.limit)) if is_mine else low
+        for low, claim, is_mine in zip(given, claims, mine, strict=True)
     ]
-
-
-def water_level(limits: Sequence[float], room: float) -> float:
-    """L; infinite if all of them fit as they are."""
-    return _level_above(limits, [0.0] * len(limits), room)
 
 
 def _between(lows: Sequence[float], highs: Sequence[float], room: float) -> list[float]:
     """Each up to its high or the level at which all fit, and its low at the least."""
     if sum(lows) >= room:
         return list(lows)
-    level = _level_above(highs, lows, room)
+    level = water_level(highs, lows, room)
     return [max(min(high, level), low) for high, low in zip(highs, lows, strict=True)]
 
 
-def _level_above(limits: Sequence[float], kept: Sequence[float], room: float) -> float:
-    """L where each keeps something, all of which fits.
+def water_level(limits: Sequence[float], kept: Sequence[float], room: float) -> float:
+    """L where each keeps something, all of which fits; infinite if all limits fit as they are.
 
     Upwards from 0: at what is kept one begins to rise with L, at its limit it ends.
     """

@@ -130,7 +130,7 @@ class PlanEntry:
     @property
     def room_taken(self) -> float:
         """What it takes of its key's room as proposed: without a limit of its own what is asked for."""
-        return self.proposed if self.is_change or self.asked is None else self.asked
+        return self.proposed if self.is_change else self.room_now
 
     @property
     def asked(self) -> float | None:
@@ -143,7 +143,8 @@ class PlanEntry:
     @property
     def room_now(self) -> float:
         """What it takes of its key's room as it is."""
-        return self.current if self.asked is None else self.asked
+        asked = self.asked
+        return self.current if asked is None else asked
 
     @property
     def is_change(self) -> bool:

@@ -121,7 +121,7 @@ def _by_local_date(peaks: Iterable[Peak], zone: ZoneInfo) -> _ByDate:
             joined.append(peak)
     for peak in joined:
         begin = datetime.fromtimestamp(peak.begin_s, zone)
-        in_day = (begin.hour * 60 + begin.minute) * 60
+        in_day = _second_of_day(begin)
         own = Peak(in_day, in_day + peak.end_s - peak.begin_s, peak.rate)
         other = found.get(begin.date(), own)
         found[begin.date()] = Peak(
@@ -175,7 +175,12 @@ def _on(
 
 def _first_to_come(peak: Peak, now: datetime) -> date:
     """The first date on which its time is not over."""
-    return now.date() + timedelta(days=(now.hour * 60 + now.minute) * 60 > peak.begin_s)
+    return now.date() + timedelta(days=_second_of_day(now) > peak.begin_s)
+
+
+def _second_of_day(at: datetime) -> int:
+    """By the clock, of a full minute."""
+    return (at.hour * 60 + at.minute) * 60
 
 
 def _season(

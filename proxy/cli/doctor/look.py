@@ -22,9 +22,10 @@ from sluice.protocol.codec.wire import Struct
 from sluice.protocol.errors import ProtocolError
 from sluice.proxy.cli.doctor.judge import Endpoint
 from sluice.proxy.cli.options import in_words
-from sluice.proxy.cli.receive import log_in, receive_exactly, shaken_hands
+from sluice.proxy.cli.receive import log_in, receive_exactly
 from sluice.proxy.listener.accept_port import bound
 from sluice.proxy.listener.login.credential_entries import Credentials
+from sluice.proxy.listener.tls.blocking import shaken_hands
 from sluice.proxy.listener.tls.error import TlsError, explained
 from sluice.proxy.runtime.listening import UNRESOLVED, is_unresolved
 

@@ -179,8 +179,10 @@ def _as_it_is(plan: PlanFile, before: QuotaLimits) -> PlanFile:
     for limit in plan.limits:
         found = in_force(before, limit.kind, limit.entity)
         now = limit.current if found is None else found[0]
-        is_own = origin_of(before, limit.kind, limit.entity) is LimitOrigin.OWN
-        limits.append(replace(limit, current=now, asked=None if is_own else limit.asked))
+        asked = limit.asked
+        if asked is not None and origin_of(before, limit.kind, limit.entity) is LimitOrigin.OWN:
+            asked = None
+        limits.append(replace(limit, current=now, asked=asked))
     return replace(plan, limits=tuple(limits))
 
 

@@ -128,7 +128,7 @@ def cuts_in(plan: PlanFile, chosen: Sequence[PlannedLimit]) -> dict[str, float]:
     cuts: dict[str, float] = {}
     for limit in chosen:
         fall = _counts_now(limit, limit.key in plan.room) - limit.proposed
-        if limit.proposed < limit.current and fall > 0.0:
+        if fall > 0.0:
             cuts[limit.key] = cuts.get(limit.key, 0.0) + fall
     return cuts
 

@@ -15,9 +15,10 @@ from kafka.protocol.api_message import ApiMessage
 from sluice.protocol.errors import ProtocolError
 from sluice.proxy.cli.options import CommandFailed, in_words
 from sluice.proxy.cli.quotas.client_properties import ClientSettings
-from sluice.proxy.cli.receive import log_in, receive_exactly, shaken_hands
+from sluice.proxy.cli.receive import log_in, receive_exactly
 from sluice.proxy.config.options import host_and_port
 from sluice.proxy.kafka_client.messages import decoded, encoded
+from sluice.proxy.listener.tls.blocking import shaken_hands
 from sluice.proxy.listener.tls.error import explained
 from sluice.quotas.files.config_error import ConfigError, Problem
 

@@ -30,19 +30,24 @@ def charge_fetch(
     is_of_turns = reserved and api_key == FETCH
     is_read = is_of_turns and (fetches.wants_sizes or size > reserved + _AROUND_RECORDS_BYTES)
     if is_read:  # first: what a turn of this connection is, is told by the batches that it brings
-        body = response_body(buf, pos, limit, FETCH, version)
-        fetches.brought(sensor, batch_sizes(buf, body, limit, version), now_ms)
+        _note_batches(throttling, buf, pos, limit, version, sensor, now_ms)
     throttle_ms = throttling.charge_fetch(
         sensor, api_key, size, now_ms, reserved=reserved, at_boundary=at_boundary
     )
     if is_of_turns and not is_read and throttle_ms > 0.0:
-        body = response_body(buf, pos, limit, FETCH, version)
-        fetches.brought(sensor, batch_sizes(buf, body, limit, version), now_ms)
+        _note_batches(throttling, buf, pos, limit, version, sensor, now_ms)
     if throttle_ms > 0.0:
         told_ms = fetches.tell(size, throttle_ms, now_ms)
         _tell(buf, pos, limit, api_key, version, throttling.written_fetch_throttle_ms(told_ms))
     fetches.part_from(sensor, now_ms)
     return throttle_ms
+
+
+def _note_batches(
+    throttling: Throttling, buf: bytearray, pos: int, limit: int, version: int, sensor: Sensor, now_ms: float
+) -> None:
+    body = response_body(buf, pos, limit, FETCH, version)
+    throttling.fetches.brought(sensor, batch_sizes(buf, body, limit, version), now_ms)
 
 
 def tell_of_no_records(

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -58,11 +60,23 @@ async def first_of(upstream: Upstream) -> int:
     return int(dialled.there[1])
 
 
+@asynccontextmanager
+async def two(
+    first: Behaviour, second: Behaviour = answers, answer_s: float = ANSWER_S
+) -> AsyncIterator[tuple[FaultBroker, FaultBroker, Upstream, UpstreamProbe]]:
+    """Two addresses of NAME, in this order, who dials it, and who asks there."""
+    async with FaultBroker(first) as one, FaultBroker(second) as other:
+        upstream = an_upstream(Names(one.port, other.port))
+        probe = UpstreamProbe(asyncio.get_running_loop(), upstream, answer_s)
+        try:
+            yield one, other, upstream, probe
+        finally:
+            probe.close()
+
+
 @ENDS
 async def test_one_that_does_not_answer_the_probe_comes_last(behaviour: Behaviour, heard: Heard) -> None:
-    async with FaultBroker(behaviour) as bad, FaultBroker(answers) as good:
-        upstream = an_upstream(Names(bad.port, good.port))
-        probe = UpstreamProbe(asyncio.get_running_loop(), upstream, ANSWER_S)
+    async with two(behaviour) as (bad, good, upstream, probe):
         assert await first_of(upstream) == bad.port
         with capture_logs() as lines:
             assert await probe.ask(NAME, afresh=True) is heard
@@ -72,13 +86,10 @@ async def test_one_that_does_not_answer_the_probe_comes_last(behaviour: Behaviou
         assert await first_of(upstream) == good.port
         assert await probe.ask(NAME) is Heard.ANSWER
         assert await first_of(upstream) == good.port
-        probe.close()
 
 
 async def test_one_that_lets_nobody_ask_stays_the_first_as_long_as_no_client_is_closed() -> None:
-    async with FaultBroker(closes) as asks_nobody, FaultBroker(answers) as other:
-        upstream = an_upstream(Names(asks_nobody.port, other.port))
-        probe = UpstreamProbe(asyncio.get_running_loop(), upstream, ANSWER_S)
+    async with two(closes) as (asks_nobody, _, upstream, probe):
         assert await probe.ask(NAME) is Heard.CLOSED
         assert await first_of(upstream) == asks_nobody.port
 
@@ -88,28 +99,22 @@ async def test_one_that_falls_silent_on_the_connection_that_is_kept_comes_last()
         await client.send(answer_to(await client.request()))
         await never_answers(client)
 
-    async with FaultBroker(answers_once) as bad, FaultBroker(answers) as good:
-        upstream = an_upstream(Names(bad.port, good.port))
-        probe = UpstreamProbe(asyncio.get_running_loop(), upstream, ANSWER_S)
+    async with two(answers_once) as (bad, good, upstream, probe):
         assert await probe.ask(NAME) is Heard.ANSWER
         assert await first_of(upstream) == bad.port
         assert await probe.ask(NAME) is Heard.NOTHING
         assert await first_of(upstream) == good.port
-        probe.close()
 
 
 async def test_a_question_that_is_given_up_says_nothing() -> None:
     """As where another broker of a gateway has answered."""
-    async with FaultBroker(never_answers) as one, FaultBroker(answers) as other:
-        upstream = an_upstream(Names(one.port, other.port))
-        probe = UpstreamProbe(asyncio.get_running_loop(), upstream, 5.0)
+    async with two(never_answers, answer_s=5.0) as (one, _, upstream, probe):
         question = asyncio.ensure_future(probe.ask(NAME))
         await until(lambda: bool(one.clients))
         await asyncio.sleep(0.02)
         question.cancel()
         await asyncio.gather(question, return_exceptions=True)
         assert await first_of(upstream) == one.port
-        probe.close()
 
 
 @ENDS

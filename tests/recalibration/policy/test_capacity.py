@@ -30,7 +30,7 @@ def test_what_is_kept_is_kept_as_long_as_it_fits() -> None:
 
 
 def test_what_fits_stays() -> None:
-    assert water_level([1.0, 2.0], 3.0) == inf
+    assert water_level([1.0, 2.0], [0.0] * 2, 3.0) == inf
     assert fitted({}, 1.0) == {}
 
 

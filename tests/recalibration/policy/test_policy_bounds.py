@@ -223,6 +223,6 @@ def test_a_shape_needs_a_tenth_of_the_day_and_a_usual_day() -> None:
 
 
 def test_a_level_is_where_all_fit() -> None:
-    assert water_level([100.0, 300.0, 800.0, 800.0], 1_500.0) == 550.0
-    assert water_level([100.0, 400.0], 500.0) == float("inf")
+    assert water_level([100.0, 300.0, 800.0, 800.0], [0.0] * 4, 1_500.0) == 550.0
+    assert water_level([100.0, 400.0], [0.0] * 2, 500.0) == float("inf")
     assert fitted({"a": 800.0, "b": 100.0}, 500.0) == {"a": 400.0, "b": 100.0}
