@@ -24,6 +24,7 @@ from sluice.protocol.record_batch import (
     HEAD_BYTES,
     LENGTH_AND_MAGIC,
     LOG_OVERHEAD,
+    MAGIC,
     MAGIC_END,
     NO_PRODUCER_ID,
 )
@@ -45,7 +46,6 @@ _ACKS_TIMEOUT_TOPICS = Struct(">hiB")
 _PARTITION = Struct(">BiB")
 _NULL: Final = 0  # a compact length or count is one more than it says, so that 0 can be null
 _ONE: Final = 2
-_MAGIC: Final = 2
 _NO_TAGS: Final = b"\0\0\0"  # of partition, topic and request
 _NAME_BYTES: Final = (2**31, *range(127))
 """By its length's one byte, for `_read_simple`: a null name leads out of every buffer, a longer one, whose
@@ -178,7 +178,7 @@ class ProduceUsage:
         if (
             topics != _ONE
             or partitions != _ONE
-            or magic != _MAGIC
+            or magic != MAGIC
             or length != size + 1
             or size < HEAD_BYTES
             or pos + size + 3 != frame_end

@@ -22,6 +22,10 @@ LOG_OVERHEAD: Final = 12
 MAGIC_END: Final = 17
 """A reader needs this much to know which head it looks at."""
 HEAD_BYTES: Final = 61
+MAGIC: Final = 2
+"""of a batch, against 0 and 1 of a legacy set"""
+CODEC_BITS: Final = 7
+"""of the attributes"""
 NO_PRODUCER_ID: Final = -1
 
 LENGTH_AND_MAGIC: Final = Struct(">8xi4xb")

@@ -114,7 +114,7 @@ class Server:
         self._path = path = data_path(config.pump)
         self._recorder = Recorder()
         self._access_log = access_log_of(config.access_log, self._quotas, monotonic() * 1000.0, path.counting)
-        self._replication = ReplicationSetup(config.replication, config.quotas.file)
+        self._replication = ReplicationSetup(config.replication, config.quotas)
         self._gauges = Gauges()
         self._health = Health()
         self._shared = SharedState(
@@ -257,7 +257,7 @@ class Server:
         if self._access_log is not None:
             await self._access_log.close(monotonic() * 1000.0)
         if self._id_file is not None:
-            await self._id_file.write(self._shared.producer_ids.quota)
+            await self._id_file.write(self._shared.producer_ids.quota, is_last=True)
         await self._quota_source.close()
 
     async def _until_quotas_are_known(self) -> None:

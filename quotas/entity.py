@@ -68,6 +68,12 @@ class Prefix:
         """As in metric labels and logs."""
         return f"{self.text}*"
 
+    @property
+    def some_client_id(self) -> str:
+        """A client id that begins so and that has no other limit: UTF-8 cannot carry it, so nobody configured
+        it, nor a longer prefix that fits it. The prefix by itself may be the name of another limit."""
+        return f"{self.text}\udfff"
+
 
 UserPart: TypeAlias = str | Default | Overflow | Tenant | None
 ClientPart: TypeAlias = str | Default | Overflow | Prefix | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from enum import Enum
 
-from sluice.quotas.entity import QuotaEntity, Tenant
+from sluice.quotas.entity import Prefix, QuotaEntity, Tenant
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.limits.tables import Match
@@ -68,14 +68,26 @@ def origin_of(limits: QuotaLimits, kind: QuotaKind, key: str) -> LimitOrigin:
     return LimitOrigin.ANYBODY if match.level.mints_client_ids else LimitOrigin.DEFAULT
 
 
+def is_exempt(limits: QuotaLimits, key: str) -> bool:
+    """Whether exempt rules fit all clients of this bucket. From which addresses its users come is not known,
+    so that rules of users with an address are passed over."""
+    parts: dict[str, str] = json.loads(key)
+    if "ip" in parts:
+        return limits.exempt.find("", "", parts["ip"]) is not None
+    client_id = parts.get("client-id", "")  # that of a prefix is any, and no rule names all of these
+    if "tenant" in parts:
+        users = limits.tenants.get(parts["tenant"], ())
+    else:
+        users = (parts["user"],) if "user" in parts else ()
+    return bool(users) and all(limits.exempt.find(user, client_id, "") is not None for user in users)
+
+
 def match_of(limits: QuotaLimits, kind: QuotaKind, key: str) -> Match | None:
     """The limit that applies to a client of this bucket, be it the bucket's own or another's; no address."""
     parts: dict[str, str] = json.loads(key)
+    client_id = parts.get("client-id", "")
+    if "client-id-prefix" in parts:
+        client_id = Prefix(parts["client-id-prefix"]).some_client_id
     if "tenant" in parts:
-        return limits.resolve_for_members(kind, Tenant(parts["tenant"]), parts.get("client-id", ""))
-    return limits.resolve(kind, parts.get("user", ""), parts.get("client-id", _some_client_id(parts)))
-
-
-def _some_client_id(parts: dict[str, str]) -> str:
-    """One that the bucket covers: of a prefix any that begins so."""
-    return parts.get("client-id-prefix", "")
+        return limits.resolve_for_members(kind, Tenant(parts["tenant"]), client_id)
+    return limits.resolve(kind, parts.get("user", ""), client_id)

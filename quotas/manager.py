@@ -31,8 +31,6 @@ SENSORS_PER_STEP: Final = 500
 _MAX_FOUND: Final = 16_384
 _MAX_FOUND_NAME: Final = 64
 """characters; clients choose their ids, and a look-up that is remembered keeps them alive"""
-_ANY_OTHER: Final = "\udfff"
-"""Not in any name of a client, for UTF-8 cannot carry it; so nobody configured a name with it."""
 
 Pacing: TypeAlias = Literal["smooth", "kafka"]
 
@@ -338,7 +336,7 @@ class QuotaManager:
         user = entity.user if isinstance(entity.user, str) else ""
         client_id = entity.client_id if isinstance(entity.client_id, str) else ""
         if isinstance(entity.client_id, Prefix):
-            client_id = entity.client_id.text + _ANY_OTHER
+            client_id = entity.client_id.some_client_id
         if isinstance(entity.user, Tenant):
             match = self._limits.resolve_for_members(kind, entity.user, client_id)
         else:

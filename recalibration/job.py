@@ -16,22 +16,19 @@ import json
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import date
+from functools import partial
 from math import ceil
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from sluice.quotas.entity_key import limit_of, origin_of
+from sluice.quotas.entity_key import is_exempt, limit_of, origin_of
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS, QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
-from sluice.recalibration.log.reader import (
-    LogFiles,
-    files_beyond_reason,
-    is_overflow,
-    read_log,
-    unreadable_file,
-)
+from sluice.recalibration.log.culprits import culprits
+from sluice.recalibration.log.reader import LogFiles, read_log
 from sluice.recalibration.policy.coverage import SEEN_DAYS, missing_hours, short_holes
+from sluice.recalibration.policy.listed import parted
 from sluice.recalibration.policy.plan import Known, PlanEntry, fitted_plan, planned
 from sluice.recalibration.policy.replay import Replayed, replay
 from sluice.recalibration.policy.seasons import Peak, Season, season_of
@@ -40,7 +37,7 @@ from sluice.recalibration.state.beats import beats_of, read_beats, write_beats
 from sluice.recalibration.state.buckets import upper_edge
 from sluice.recalibration.state.daily_state import daily_state
 from sluice.recalibration.state.measures import CONNECTION_CLASS
-from sluice.recalibration.state.memory import grants_on, remembered, write_standings
+from sluice.recalibration.state.memory import grants_on, is_remembered, remembered, write_standings
 from sluice.recalibration.state.peaks import peaks_in, read_peaks, unusual, write_peaks
 from sluice.recalibration.state.scheduled import calendars
 from sluice.recalibration.state.store import STATE, WINDOWS, EntityHistory, StateStore
@@ -74,12 +71,28 @@ class Plan:
     calendars: Mapping[str, list[str]] = field(default_factory=dict)
     """whose declared windows do not count (state/scheduled.py)"""
 
+    @property
+    def listed(self) -> list[PlanEntry]:
+        """The entries that plan.json has."""
+        return parted(self.entries)[0]
+
+    @property
+    def unlisted(self) -> int:
+        """How many entries plan.json has not."""
+        return len(parted(self.entries)[1])
+
     def as_json(self) -> dict[str, Any]:
-        return self.head_as_json() | {"entries": [entry.as_json() for entry in self.entries]}
+        """The content of plan.json."""
+        return self.head_as_json() | {"entries": [entry.as_json() for entry in self.listed]}
 
     def head_as_json(self) -> dict[str, Any]:
-        """All but the entries, which may be many."""
+        """All but the entries, which may be many. Of those that are not listed their number, and by key what
+        they take of its room: who applies the plan reckons with that."""
         changes = [entry for entry in self.entries if entry.is_change]
+        counted = parted(self.entries)[1]
+        taken: dict[str, float] = {}
+        for entry in counted:
+            taken[entry.key] = taken.get(entry.key, 0.0) + entry.room_taken
         return {
             "version": PLAN_VERSION,
             "date": self.day.isoformat(),
@@ -96,6 +109,7 @@ class Plan:
             "incomplete_log": {day.isoformat(): lost for day, lost in self.missing.items()},
             "short_holes": {day.isoformat(): lost for day, lost in self.short_holes.items()},
             "room": dict(self.room),
+            "unlisted": {"entries": len(counted), "room_taken": taken},
             "replayed_days": self.replayed_days,
             "calendars": dict(self.calendars),
             "seasons": [
@@ -132,9 +146,8 @@ def take_day(
             write_beats(store.tonight or store.root, day, beats)
             break
         except Exception as error:  # Spark's own and its bridge's have no base in common
-            # What a file's end does not show: a page in its middle is damaged, a number beyond all reason.
-            unreadable = _beyond_reason(spark, files) if is_overflow(error) else unreadable_file(error)
-            if not unreadable.keys() & set(files.good):
+            unreadable = culprits(spark, logs, files, error)
+            if not unreadable:
                 raise
             rows, files = read_log(
                 spark, logs, day, skip_damaged=job.skip_damaged, unreadable=files.damaged | unreadable
@@ -149,14 +162,6 @@ def take_day(
         return files
     store.write(STATE, daily_state(windows, found.names), day)
     return files
-
-
-def _beyond_reason(spark: SparkSession, files: LogFiles) -> dict[str, str]:
-    """As `files_beyond_reason`; it reads them all, and one may be damaged as well."""
-    try:
-        return files_beyond_reason(spark, files)
-    except Exception as error:
-        return unreadable_file(error)
 
 
 def _has_clients(rows: DataFrame) -> bool:
@@ -185,7 +190,7 @@ def make_plan(
     for history in store.histories(spark, day, job.policy.history_days, job.policy.quantile):
         kind = QuotaKind(history.kind)
         limit = limit_of(limits, kind, history.entity)
-        if limit is not None:
+        if limit is not None and not is_exempt(limits, history.entity):  # a rule may be younger than its days
             place = (KINDS[kind].config_key, history.entity)
             known = Known(
                 earlier.before.get(place),
@@ -201,7 +206,7 @@ def make_plan(
         raise NothingToPlanError(f"no client with a limit did anything in the log up to {day}")
     fitted = fitted_plan(_ordered(entries), job.room, job.floors, is_week_whole=not missing)
     if store.tonight is None:
-        write_standings(store.root, day, fitted, earlier)
+        write_standings(store.root, day, fitted, earlier, partial(is_remembered, limits, grants))
     plan = Plan(
         day,
         fitted,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from functools import partial
+from typing import Final
 
 from pyspark.sql import SparkSession
 
@@ -18,14 +17,14 @@ from sluice.recalibration.log.compaction import compact
 from sluice.recalibration.log.reader import LogFolder
 from sluice.recalibration.policy.settings import JobSettings
 from sluice.recalibration.report.publish import write_plan
-from sluice.recalibration.spark.objects import CannotCreateOnceError, create_once
-from sluice.recalibration.state.object_lock import object_lock
+from sluice.recalibration.state.one_night import one_night
 from sluice.recalibration.state.places import check_places
 from sluice.recalibration.state.retention import forget
-from sluice.recalibration.state.run_lock import run_lock
 from sluice.recalibration.state.store import StateStore
 
 Progress = Callable[[str], None]
+_COMPACTION_WAIT_S: Final = 900.0
+"""longer than a date's compaction takes; whoever waits finds it done, and has nothing left to do"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,20 +53,10 @@ def run_night(
 ) -> Outcome:
     """Raises LogError, NothingToPlanError; OSError where nothing can be written, or another night runs."""
     check_places(night.out)
-    with ExitStack() as held:
-        if not night.is_dry_run:
-            _lock(held, spark, night.out, tell)
+    if night.is_dry_run:
         return _run(spark, night, limits, job, tell)
-
-
-def _lock(held: ExitStack, spark: SparkSession, out: str, tell: Progress) -> None:
-    if "://" not in out:
-        held.enter_context(run_lock(out))
-        return
-    try:
-        held.enter_context(object_lock(out, partial(create_once, spark)))
-    except CannotCreateOnceError as error:
-        tell(f"not locked: {out} has no objects that are made once; run no second night there ({error})")
+    with one_night(spark, night.out, tell):
+        return _run(spark, night, limits, job, tell)
 
 
 def _run(spark: SparkSession, night: Night, limits: QuotaLimits, job: JobSettings, tell: Progress) -> Outcome:
@@ -96,15 +85,20 @@ def _run(spark: SparkSession, night: Night, limits: QuotaLimits, job: JobSetting
     folder = write_plan(plan, night.out)
     say(f"written: {folder}")
     try:
-        _tidy_up(night, job, say)
+        _tidy_up(spark, night, job, files.damaged, say)
     except OSError as error:  # the plan is there all the same, and may be put in force
         return Outcome(plan, folder, f"the plan is written; behind it: {error}")
     return Outcome(plan, folder)
 
 
-def _tidy_up(night: Night, job: JobSettings, say: Progress) -> None:
+def _tidy_up(
+    spark: SparkSession, night: Night, job: JobSettings, damaged: Collection[str], say: Progress
+) -> None:
     if job.compact and night.day < datetime.now(UTC).date():  # else a proxy may still write there
-        done = compact(LogFolder.of(night.logs), night.day)
+        logs = LogFolder.of(night.logs)
+        place = f"{night.logs.rstrip('/') if logs.scheme else logs.root}/.compacting"
+        with one_night(spark, place, say, wait_s=_COMPACTION_WAIT_S) as is_alone:
+            done = compact(logs, night.day, is_alone, damaged)
         say(f"compacted: {done.files_before} file(s) of {night.day} are {done.files_after} now")
         if done.left:
             say(

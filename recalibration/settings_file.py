@@ -30,7 +30,14 @@ from pathlib import Path
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from sluice.quotas.files.config_error import ConfigError, Problem, shown, unknown_key_message
+from sluice.quotas.files.config_error import (
+    ConfigError,
+    Problem,
+    measure_of,
+    number_meant,
+    shown,
+    unknown_key_message,
+)
 from sluice.quotas.files.load import read_text
 from sluice.quotas.files.yaml_lines import YamlDocument, YamlPath, YamlValue, dotted, parse_yaml
 from sluice.quotas.kinds import KIND_BY_KEY
@@ -185,7 +192,8 @@ class _Reader:
             or not math.isfinite(value)
             or value <= 0
         ):
-            self._problem(at, f"must be a number above 0, is {shown(value)}")
+            meant = number_meant(value, measure_of(str(at[-1])))
+            self._problem(at, f"must be a number above 0, is {shown(value)}{meant}")
             return None
         return float(value)
 

@@ -153,7 +153,14 @@ ROLLUP_COLUMNS: Final = (
     Column("producer_ids_refused", _I, "requests refused because of their producer ids"),
     Column("producer_ids_forced", _I, "producer ids admitted after their patience"),
     Column("producer_ids_resumed", _I, "producer ids that came with a sequence above 0"),
-    Column("peak_bytes_1s", _L, "bytes, requests and answers, in the busiest second of the window"),
+    Column(
+        "peak_bytes_1s",
+        _L,
+        "bytes, requests and answers, in the busiest second that the bucket of the row's byte rate had in "
+        "the window at this proxy (producer_byte_rate of class produce, consumer_byte_rate of class fetch; "
+        "the first of seconds alike): the sum over the rows of a bucket is what it had in that second. "
+        "Without such a limit: in the row's own busiest second",
+    ),
     *_LIMITS,
     Column("request_mutes", _I, "those of `mutes` that were for request_percentage"),
     Column(

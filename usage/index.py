@@ -5,7 +5,8 @@ more; but a number stands for another only when every window has been told in wh
 first. So what tells a window, in its own thread, looks up what its numbers mean without a lock.
 
 What waits for that is bounded: a user whose keys come and go faster than windows are told gets no further
-ones for a while, and what they do counts with others'. Knows no frames and no clock.
+ones for a while, and what they do counts with others'. A part of the room is kept for users who have few, or
+several could crowd out all others together. Knows no frames and no clock.
 """
 
 from __future__ import annotations
@@ -24,13 +25,31 @@ OTHER: Final = 0
 USER: Final = 1
 """in a key"""
 CLIENT_ID: Final = 2
+API_CLASS: Final = 4
 _NUMBERS_AT_ONCE: Final = 1024
 _OTHER_KEY: Final[Key] = ("", "", "", "", OTHER_CLASS, "")
+
+
+_FEW_KEYS: Final = 16
+"""who has fewer gets another one as long as there is any room"""
 
 
 def most_of_user(max_keys: int) -> int:
     """Nobody takes all the room there is."""
     return max(1, max_keys // 2)
+
+
+def may_have_another(has: int, left: int, users: int, max_keys: int) -> bool:
+    """Whether a user who has so many keys gets another one, where `left` of `max_keys` are left, for `users`
+    who have some.
+
+    The last quarter is for users who have few: below an equal share of what is left, or below 16. What is
+    left, and not the quarter: users who come one after another would take a half, a third, a quarter … of it,
+    and seven of them all.
+    """
+    if left <= 0 or has >= most_of_user(max_keys):
+        return False
+    return left > max_keys // 4 or has < max(_FEW_KEYS, left // max(1, users))
 
 
 class FlowCost(NamedTuple):
@@ -53,10 +72,9 @@ class AccessIndex:
     """The index of one process. All but `columns` and `told` is for the event loop's thread."""
 
     def __init__(self, max_keys: int) -> None:
-        """`max_keys`: that nothing has any more and that wait until their windows are told; half as many of
-        one user."""
+        """`max_keys`: that nothing has any more and that wait until their windows are told; of one user as
+        `may_have_another` says."""
         self._max_keys = max_keys
-        self._max_keys_of_user = most_of_user(max_keys)
         self.keys: Final[list[Key]] = [_OTHER_KEY]
         """by the numbers of places"""
         self.costs: Final[list[FlowCost]] = []
@@ -78,6 +96,12 @@ class AccessIndex:
         self._counted_places: dict[Key, int] = {}
         """that nothing has any more; who comes back before the window is over has the same again"""
         self._counted_of_user: Counter[str] = Counter()
+        self._waiting_of_user: Counter[str] = Counter()
+        """of those, and of windows that are over and not known to be told; nobody who has none"""
+        self._untold_users: deque[Counter[str]] = deque()
+        """of each window that is over and not known to be told, its part of them"""
+        self._windows_told = 0
+        self._windows_known_told = 0
         self._untold_places = 0
         """of windows that are over; those that were given back are in it"""
         self._free_flows: deque[int] = deque()
@@ -104,12 +128,14 @@ class AccessIndex:
         while flow.parent is not None:
             flow = flow.parent
         place = flow.place
-        must_ask = place is None or (place is self._other and flow.asked != self.window)
+        # Again in each window, and when one has been told, for that makes room.
+        asks = self.window + self._windows_told
+        must_ask = place is None or (place is self._other and flow.asked != asks)
         if must_ask or flow.topic_id:
             key = flow.named_key()
             if place is None or must_ask or key != place.key:
                 place = flow.place = self._place_of_key(key)
-                flow.asked = self.window
+                flow.asked = asks
         assert place is not None
         return place
 
@@ -131,7 +157,8 @@ class AccessIndex:
         dropped = Dropped(flows, list(self._counted_places.values()))
         self._untold_places += len(self._counted_places)
         self._counted_places.clear()
-        self._counted_of_user.clear()
+        self._untold_users.append(self._counted_of_user)
+        self._counted_of_user = Counter()
         self.window += 1
         return dropped
 
@@ -149,6 +176,7 @@ class AccessIndex:
         self._free_flows.extend(dropped.flows)
         self._free_places.extend(dropped.places)
         self._given_back_places += len(dropped.places)
+        self._windows_told += 1
 
     # Within ------------------------------------------------------------------------------------------------
 
@@ -188,6 +216,7 @@ class AccessIndex:
             number = self._counted_places.pop(key, None)
             if number is not None:
                 self._counted_of_user[key[USER]] -= 1
+                self._wait_no_more(key[USER], 1)
                 place = Place(key, number, self._dropped_places)
             elif self._is_full_of(key[USER]):
                 return self._other
@@ -197,13 +226,25 @@ class AccessIndex:
         return place
 
     def _is_full_of(self, user: str) -> bool:
+        while self._windows_known_told < self._windows_told:
+            self._windows_known_told += 1
+            for its_user, places in self._untold_users.popleft().items():
+                self._wait_no_more(its_user, places)
         waiting = len(self._counted_places) + self._untold_places - self._given_back_places
-        return waiting >= self._max_keys or self._counted_of_user[user] >= self._max_keys_of_user
+        of_user = self._waiting_of_user
+        return not may_have_another(of_user[user], self._max_keys - waiting, len(of_user), self._max_keys)
+
+    def _wait_no_more(self, user: str, places: int) -> None:
+        left = self._waiting_of_user.pop(user, 0) - places
+        if left:
+            self._waiting_of_user[user] = left
 
     def _count_dropped(self) -> None:
         dropped = self._dropped_places
         while dropped:
             number = dropped.popleft()
             key = self.keys[number]
+            if key not in self._counted_places:
+                self._counted_of_user[key[USER]] += 1
+                self._waiting_of_user[key[USER]] += 1
             self._counted_places[key] = number
-            self._counted_of_user[key[USER]] += 1

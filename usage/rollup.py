@@ -5,7 +5,7 @@ its numbers' way into packed columns; rows are made of them beside it (proxy/acc
 rare is added up here: holds, refusals, producer ids, mutations, connections.
 Time never goes back here: what finished before the last second that was looked at counts as of that second.
 Bounded: with `max_keys` rows in a window, or half as many of one user, what comes further falls into one row
-of the class `other`. Knows no frames and no clock.
+of the class `other`; some are kept for users with few (index.py). Knows no frames and no clock.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from math import hypot
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from sluice.quotas.kinds import QuotaKind
-from sluice.usage.access_record import WINDOW_MS
+from sluice.usage.access_record import WINDOW_MS, Columns
 from sluice.usage.flow import AccessFlow, Place
 from sluice.usage.index import OTHER, AccessIndex, Dropped
 from sluice.usage.records import (
@@ -70,6 +70,9 @@ class LimitsOf(Protocol):
 
     def __call__(self, user: str, client_id: str) -> Limits: ...
 
+    def bucket_of(self, user: str, client_id: str, api_class: str) -> Hashable | None:
+        """Whose byte rate counts requests of this class; None: nobody's."""
+
 
 class Chunk(NamedTuple):
     """Requests that finished in one second, column by column: packed numbers."""
@@ -105,6 +108,8 @@ class Window:
     limits_of: LimitsOf
     """those in force at its end"""
     max_keys: int
+    heartbeat: Columns | None = None
+    """a row of the roll-up that is written with its rows, and lost with them; None: it has none"""
 
     @property
     def requests(self) -> int:

@@ -31,7 +31,8 @@ class Load:
     def __init__(self, count: int, *, pairs: int = PAIRS, requests: int = REQUESTS_PER_WINDOW) -> None:
         random = Random(1)
         weights = list(accumulate((rank + 1) ** -ZIPF for rank in range(pairs)))
-        rollup = Rollup("proxy-1", lambda: _limits_of, now_ms=0.0, unix_ms=BEGIN_MS)
+        limits = _LimitsOf()
+        rollup = Rollup("proxy-1", lambda: limits, now_ms=0.0, unix_ms=BEGIN_MS)
         self._flows = [_flows(random, number) for number in range(pairs)]  # while they live, so do their keys
         for window in range(count):
             records = []
@@ -71,6 +72,15 @@ def _record(
     )  # fmt: skip
 
 
-def _limits_of(user: str, client_id: str) -> Limits:
-    produce = None if int(user.rpartition("-")[2]) % _UNLIMITED_ONE_IN == 0 else 1_048_576.0
-    return produce, 2_097_152.0, 200.0, None, None
+class _LimitsOf:
+    """A limit for each user, but for one in three; all client ids of a user share a bucket."""
+
+    def __call__(self, user: str, client_id: str) -> Limits:
+        return (1_048_576.0 if _is_limited(user) else None), 2_097_152.0, 200.0, None, None
+
+    def bucket_of(self, user: str, client_id: str, api_class: str) -> str | None:
+        return user if api_class == "fetch" or (api_class == "produce" and _is_limited(user)) else None
+
+
+def _is_limited(user: str) -> bool:
+    return int(user.rpartition("-")[2]) % _UNLIMITED_ONE_IN != 0

@@ -37,6 +37,7 @@ from sluice.protocol.primitives import (
     skip_tags,
     uvarint,
 )
+from sluice.protocol.produce import MAX_PARTS
 
 FIRST_BATCHED: Final = 4
 """AddPartitionsToTxn of several transactions at once, as between brokers"""
@@ -51,6 +52,25 @@ _INT32_BYTES: Final = 4
 Topics: TypeAlias = list[tuple[bytes, tuple[int, ...]]]
 """(name, partitions), as the request has them"""
 _ReadPartitions: TypeAlias = Callable[[Buffer, int, int], tuple[tuple[int, ...], int]]
+
+
+class _Parts:
+    """Counts the transactions, topics and partitions of one request: each costs a microsecond or two, in
+    which nobody else is served."""
+
+    __slots__ = ("_count",)
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def add(self, count: int, pos: int) -> None:
+        """`count` more, before they are read. Raises MalformedFrame above MAX_PARTS in all."""
+        self._count += count
+        if self._count > MAX_PARTS:
+            raise MalformedFrame(
+                f"request of {self._count:,} transactions, topics and partitions, must be ≤ {MAX_PARTS:,}",
+                offset=pos,
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +96,8 @@ def is_flexible(api_key: int, version: int) -> bool:
 def read_additions(buf: Buffer, body: int, end: int, api_key: int, version: int) -> list[Addition]:
     """What a whole request of STATE_MAKERS adds, whose body is `buf[body:end]`.
 
-    Raises MalformedFrame if a count or length does not fit, or if the walk does not end at `end`.
+    Raises MalformedFrame if a count or length does not fit, if the walk does not end at `end`, and for more
+    than MAX_PARTS transactions, topics and partitions.
     """
     flexible = is_flexible(api_key, version)
     if api_key == ApiKey.ADD_PARTITIONS_TO_TXN:
@@ -135,19 +156,21 @@ def read_transaction_timeout_ms(buf: Buffer, body: int, end: int, version: int) 
 
 
 def _read_partitions_request(buf: Buffer, pos: int, end: int, version: int) -> tuple[list[Addition], int]:
+    parts = _Parts()
     if version < FIRST_BATCHED:
         flexible = is_flexible(ApiKey.ADD_PARTITIONS_TO_TXN, version)
         transactional_id, pos = _text(buf, pos, end, flexible)
         (producer_id, epoch), pos = _producer(buf, pos, end)
-        topics, pos = _read_topics(buf, pos, end, flexible, _partition_list(flexible))
+        topics, pos = _read_topics(buf, pos, end, flexible, parts, _partition_list(flexible, parts))
         return [Addition(transactional_id, producer_id, epoch, topics)], pos
-    count, pos = compact_array_count(buf, pos, end, _PRODUCER_BYTES)
+    count, pos = _count(buf, pos, end, True, _PRODUCER_BYTES)
+    parts.add(count, pos)
     additions = []
-    for _ in range(max(count, 0)):
+    for _ in range(count):
         transactional_id, pos = _text(buf, pos, end, True)
         (producer_id, epoch), pos = _producer(buf, pos, end)
         verify_at, pos = pos, skip(pos, 1, end)
-        topics, pos = _read_topics(buf, pos, end, True, _partition_list(True))
+        topics, pos = _read_topics(buf, pos, end, True, parts, _partition_list(True, parts))
         pos = skip_tags(buf, pos, end)
         additions.append(
             Addition(transactional_id, producer_id, epoch, topics, None, verify_only=bool(buf[verify_at]))
@@ -164,9 +187,11 @@ def _read_offsets_request(buf: Buffer, pos: int, end: int, version: int) -> tupl
     if version >= _FIRST_WITH_MEMBER:
         pos = skip_text(buf, skip_text(buf, skip(pos, _INT32_BYTES, end), end), end)
     fixed_bytes = 16 if version >= _FIRST_WITH_LEADER_EPOCH else 12
+    parts = _Parts()
 
     def read_partitions(buf: Buffer, pos: int, end: int) -> tuple[tuple[int, ...], int]:
         count, pos = _count(buf, pos, end, flexible, fixed_bytes + 1)
+        parts.add(count, pos)
         found = []
         for _ in range(count):
             partition, _ = int32(buf, pos, end)
@@ -176,14 +201,15 @@ def _read_offsets_request(buf: Buffer, pos: int, end: int, version: int) -> tupl
                 pos = skip_tags(buf, pos, end)
         return tuple(found), pos
 
-    topics, pos = _read_topics(buf, pos, end, flexible, read_partitions)
+    topics, pos = _read_topics(buf, pos, end, flexible, parts, read_partitions)
     return Addition(transactional_id, producer_id, epoch, topics, group), pos
 
 
 def _read_topics(
-    buf: Buffer, pos: int, end: int, flexible: bool, read_partitions: _ReadPartitions
+    buf: Buffer, pos: int, end: int, flexible: bool, parts: _Parts, read_partitions: _ReadPartitions
 ) -> tuple[Topics, int]:
     count, pos = _count(buf, pos, end, flexible, 2)
+    parts.add(count, pos)
     topics: Topics = []
     for _ in range(count):
         name, pos = _text(buf, pos, end, flexible)
@@ -194,9 +220,10 @@ def _read_topics(
     return topics, pos
 
 
-def _partition_list(flexible: bool) -> _ReadPartitions:
+def _partition_list(flexible: bool, parts: _Parts) -> _ReadPartitions:
     def read(buf: Buffer, pos: int, end: int) -> tuple[tuple[int, ...], int]:
         count, pos = _count(buf, pos, end, flexible, _INT32_BYTES)
+        parts.add(count, pos)
         stop = skip(pos, count * _INT32_BYTES, end)
         return Struct(f">{count}i").unpack_from(buf, pos), stop
 

@@ -18,12 +18,13 @@ from sluice.proxy.access_log.sinks.sink import BucketSettings, DirectorySettings
 from sluice.proxy.access_log.writer import AccessWriter, AccessWriterCounters, AccessWriterSettings
 from sluice.proxy.config.access_log import AccessLogOptions, instance_name
 from sluice.proxy.runtime.tasks import next_beat
-from sluice.quotas.kinds import KIND_BY_KEY
+from sluice.quotas.entity import QuotaEntity
+from sluice.quotas.kinds import KIND_BY_KEY, QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
 from sluice.usage.access_record import LIMIT_KEYS, REQUESTS, ROLLUP, Columns, heartbeat
 from sluice.usage.collector import AccessCollector
-from sluice.usage.flow import TopicNames
+from sluice.usage.flow import FETCH_CLASS, PRODUCE_CLASS, TopicNames
 from sluice.usage.records import Recorder
 from sluice.usage.requests import RequestRows
 from sluice.usage.rollup import Limits, Rollup, Window
@@ -33,6 +34,7 @@ _HAND_OVER_INTERVAL_S: Final = 1.0
 """a window waits no longer"""
 _READY_S: Final = 5.0
 _KINDS: Final = tuple(KIND_BY_KEY[key] for key in LIMIT_KEYS)
+_KIND_OF_CLASS: Final = {PRODUCE_CLASS: QuotaKind.PRODUCE, FETCH_CLASS: QuotaKind.FETCH}
 NOTHING_WRITTEN: Final = AccessWriterCounters(0, 0, 0, 0, 0, 0, "", 0, 0)
 _UNLIMITED: Final[Limits] = (None,) * len(_KINDS)
 
@@ -67,6 +69,15 @@ class LimitsInForce:
             return _UNLIMITED
         matches = [self.limits.resolve(kind, user, client_id) for kind in _KINDS]
         return tuple(None if match is None or match.shadow else float(match.limit) for match in matches)
+
+    def bucket_of(self, user: str, client_id: str, api_class: str) -> QuotaEntity | None:
+        """The bucket of producer_byte_rate for Produces, of consumer_byte_rate for Fetches, also of one in
+        shadow mode; None: there is no such limit, or it does not count them, as what a rule exempts."""
+        kind = _KIND_OF_CLASS.get(api_class)
+        if kind is None or self.limits.exempt.find(user, client_id, "") is not None:
+            return None
+        match = self.limits.resolve(kind, user, client_id)
+        return None if match is None else match.bucket
 
 
 class LimitsNow:
@@ -128,18 +139,23 @@ class AccessLog:
             self._is_ready.set()
 
     def hand_over(self, *, is_last: bool = False) -> None:
-        """To the writer, what is finished; of each window that it took, or that was empty, a heartbeat."""
-        refused = set()
+        """To the writer, what is finished. A window takes its heartbeat with it, so that none goes out for
+        rows that are lost; one that was empty is a heartbeat alone."""
+        begins = self.collector.rollup.ended
+        last = begins[-1] if is_last and begins else None
+        not_empty = set()
         for finished in self.collector.ready():
-            if not isinstance(finished, Window):
+            if isinstance(finished, Window):
+                begin_ms = finished.start_unix_ms
+                not_empty.add(begin_ms)
+                finished.heartbeat = heartbeat(begin_ms, self._proxy, is_last=begin_ms == last)
+                self.writer.offer_window(finished)
+            else:
                 self.writer.offer(REQUESTS, finished)
-            elif not self.writer.offer_window(finished):
-                refused.add(finished.start_unix_ms)
-        ended = self.collector.rollup.ended
-        while ended:
-            begin_ms = ended.popleft()
-            if begin_ms not in refused:
-                self.writer.offer(ROLLUP, heartbeat(begin_ms, self._proxy, is_last=is_last and not ended))
+        while begins:
+            begin_ms = begins.popleft()
+            if begin_ms not in not_empty:
+                self.writer.offer(ROLLUP, heartbeat(begin_ms, self._proxy, is_last=begin_ms == last))
 
     async def run(self) -> None:
         """Hand over what is finished, until cancelled; while nothing is, as on an idle machine, it sleeps."""

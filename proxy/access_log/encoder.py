@@ -243,8 +243,11 @@ class AccessEncoder:
         _partition(start_ms // _HOUR_MS)  # raises for a time that no file can have
         part = self._part(ROLLUP, start_ms // _HOUR_MS)
         part.cells.add_sums(window, sums, self._pause)
-        self._has_grown(part, start_ms, start_ms)
         self.made_rows += len(sums.places)
+        if window.heartbeat is not None:  # in the same file: where the rows are lost it is, too
+            part.cells.add(window.heartbeat)
+            self.made_rows += 1
+        self._has_grown(part, start_ms, start_ms)
         return sums.folded
 
     def _has_grown(self, part: _Part, first_ms: int, last_ms: int) -> None:

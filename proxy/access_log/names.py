@@ -15,8 +15,8 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import compute
 
-from sluice.proxy.access_log.runs import Pause
-from sluice.proxy.access_log.sums import ByPlace, int32_array, inverse
+from sluice.proxy.access_log.runs import Pause, inverse
+from sluice.proxy.access_log.sums import ByPlace, int32_array
 from sluice.usage.access_record import Value
 from sluice.usage.flow import Key
 

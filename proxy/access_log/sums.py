@@ -8,34 +8,36 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 from pyarrow import compute
 
+from sluice.proxy.access_log.busiest import SECOND_BITS, Seconds, bytes_in_busiest_second
 from sluice.proxy.access_log.runs import (
     Pause,
+    are_distinct,
     differences,
     ends_of_runs,
     in_order,
-    largest,
     no_pause,
     take,
     totals,
 )
 from sluice.usage.access_record import LIMIT_KEYS, ROLLUP_COLUMNS, STEPS_PER_MS, ColumnType
 from sluice.usage.flow import Key
-from sluice.usage.index import CLIENT_ID, OTHER, USER, FlowCost, most_of_user
+from sluice.usage.index import API_CLASS, CLIENT_ID, OTHER, USER, FlowCost, may_have_another, most_of_user
 from sluice.usage.rollup import Chunk, Limits, LimitsOf, Window
 
 PIECE: Final = 128
 """places that are looked at at once: some 0.3 ms of the interpreter's lock"""
 _UNKNOWN: Final = -1
-_SECOND_BITS: Final = pa.scalar(4, pa.int32())
-"""behind a number of a flow or place: a window has ten"""
-_SECONDS: Final = 15
+_OWN: Final = 0
+"""for the bucket of a place without a limit of its bytes; those of others begin with 1"""
+_MOST_BUCKETS: Final = 1_000
+"""that are known, and twice as many as there are places: else those of all who ever came would be kept"""
 _DOUBLES: Final = frozenset(column.name for column in ROLLUP_COLUMNS if column.type is ColumnType.DOUBLE)
 _BYTES: Final = frozenset({"request_bytes", "response_bytes"})
 _NO_COST: Final = FlowCost(0.0, 0.0, 0.0)
@@ -53,17 +55,6 @@ class Sums:
     """of the roll-up, int64 or double; one that is not there is 0 all over"""
     folded: int
     """connections without a row of their own"""
-
-
-class Seconds(NamedTuple):
-    """A flow's requests of a second, in order."""
-
-    flow: pa.Array
-    """int32, as is the next"""
-    at: pa.Array
-    """flow and second"""
-    bytes_: pa.Array
-    """int64, both ways"""
 
 
 class ByPlace:
@@ -99,16 +90,20 @@ class ByPlace:
 
 
 class WindowSums:
-    """Sums of one process' windows, one after another; remembers what limits a place has."""
+    """Sums of one process' windows, one after another; remembers what limits and buckets a place has."""
 
     def __init__(self) -> None:
         self._limits_of: LimitsOf | None = None
         self._limits: dict[Limits, int] = {}
-        self._by_place = ByPlace()
+        self._limits_by_place = ByPlace()
+        self._buckets: dict[tuple[str, Hashable], int] = {}
+        """by the API class of their limit"""
+        self._bucket_by_place = ByPlace()
 
     def forget(self, places: Iterable[int]) -> None:
         """They may be others' from now on."""
-        self._by_place.forget(places)
+        self._limits_by_place.forget(places)
+        self._bucket_by_place.forget(places)
 
     def sum_up(self, window: Window, pause: Pause = no_pause) -> Sums:
         """Its rows. `pause` is called between pieces of work: Arrow lets go of the interpreter's lock for so
@@ -125,14 +120,16 @@ class WindowSums:
         places, owners = place_of.take(flow), owner_of.take(flow)
         if len(places) + len(others) > most_of_user(window.max_keys):  # else nobody has more than his share
             kept = _kept(places, others, index.keys, window.max_keys, pause)
-            places, place_of, others = kept.take(places), kept.take(place_of), _folded(others, kept, pause)
-        if _are_distinct(places, len(index.keys)):  # as nearly always: a connection each
+            places, others = kept.take(places), _folded(others, kept, pause)
+        self._begin(window)
+        buckets = self._buckets_of(window, places, pause)
+        flows["peak_bytes_1s"] = bytes_in_busiest_second(seconds, flow, buckets, len(place_of), pause)
+        if are_distinct(places, len(index.keys)):  # as nearly always: a connection each
             rows = flows
             rows["connections"] = _same(1, len(places))
         else:
             rows = _by_place(flows, places, owners)
             places = rows.pop("place")
-            rows["peak_bytes_1s"] = _peaks(seconds, place_of, places)
             pause()
         _round(rows)
         folded = compute.sum(rows["connections"].filter(compute.equal(places, OTHER))).as_py() or 0
@@ -141,18 +138,40 @@ class WindowSums:
         rows |= self._limits_in_force(window, places, pause)
         return Sums(places, rows, folded)
 
-    def _limits_in_force(self, window: Window, places: pa.Array, pause: Pause) -> dict[str, pa.Array]:
+    def _begin(self, window: Window) -> None:
+        """Forget what is not so any more, or would be too much to keep."""
         limits_of = window.limits_of
-        if limits_of is not self._limits_of:
+        are_too_many = len(self._buckets) > _MOST_BUCKETS + 2 * len(window.index.keys)
+        if limits_of is not self._limits_of or are_too_many:
             self._limits_of = limits_of
             self._limits.clear()
-            self._by_place.clear()
-        known = self._limits
+            self._buckets.clear()
+            self._limits_by_place.clear()
+            self._bucket_by_place.clear()
+
+    def _buckets_of(self, window: Window, places: pa.Array, pause: Pause) -> pa.Array:
+        """int32, a number for each of `places`: the same for those whose bytes one limit counts, for each of
+        the others one of its own."""
+        keys, known, bucket_of = window.index.keys, self._buckets, window.limits_of.bucket_of
+
+        def find(keys: Sequence[Key]) -> list[int]:
+            return [number_of(bucket_of(key[USER], key[CLIENT_ID], key[API_CLASS]), key) for key in keys]
+
+        def number_of(bucket: Hashable | None, key: Key) -> int:
+            return _OWN if bucket is None else known.setdefault((key[API_CLASS], bucket), len(known) + 1)
+
+        numbers = self._bucket_by_place.of(places, keys, find, pause)
+        # Those of limits first: they are few mostly, and low numbers are put in order sooner.
+        behind = compute.add(places, pa.scalar(len(known) + 1, pa.int32()))
+        return compute.if_else(compute.equal(numbers, _OWN), behind, numbers)
+
+    def _limits_in_force(self, window: Window, places: pa.Array, pause: Pause) -> dict[str, pa.Array]:
+        known, limits_of = self._limits, window.limits_of
 
         def find(keys: Sequence[Key]) -> list[int]:
             return [known.setdefault(limits_of(key[USER], key[CLIENT_ID]), len(known)) for key in keys]
 
-        rows = self._by_place.of(places, window.index.keys, find, pause)
+        rows = self._limits_by_place.of(places, window.index.keys, find, pause)
         if not known:
             return {}
         columns = zip(*known, strict=True)
@@ -170,18 +189,6 @@ def warm_up_sums() -> None:
 def int32_array(packed: bytes) -> pa.Array:
     """An Arrow array of packed numbers, without a copy."""
     return _array(packed, pa.int32(), 4)
-
-
-def inverse(of: pa.Array, count: int) -> pa.Array:
-    """For each number below `count`, where in `of` it is, as int32; null: nowhere."""
-    if not count:
-        return pa.array((), pa.int32())
-    return compute.inverse_permutation(of, max_index=count - 1, output_type=pa.int32())
-
-
-def _are_distinct(numbers: pa.Array, below: int) -> bool:
-    """A fifth of the time that count_distinct takes."""
-    return bool(below - inverse(numbers, below).null_count == len(numbers))
 
 
 def _array(packed: bytes, type_: pa.DataType, width: int) -> pa.Array:
@@ -224,14 +231,14 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _by_flow(requests: dict[str, pa.Array], pause: Pause) -> tuple[dict[str, pa.Array], Seconds]:
-    """Sums of each flow, and its busiest second; and each flow's seconds."""
+    """Sums of each flow, and each flow's seconds."""
     second, flow = requests.pop("second").cast(pa.int32()), requests.pop("flow").cast(pa.int32())
-    at = compute.bit_wise_or(compute.shift_left(flow, _SECOND_BITS), second)
+    at = compute.bit_wise_or(compute.shift_left(flow, SECOND_BITS), second)
     order = in_order(at, pause)
     at = take(at, order)
     second_ends = ends_of_runs(at)
     at = take(at, second_ends)
-    flow = compute.shift_right(at, _SECOND_BITS)
+    flow = compute.shift_right(at, SECOND_BITS)
     ends_in_seconds = ends_of_runs(flow)
     flow_ends = take(second_ends, ends_in_seconds)
     flows = {
@@ -249,9 +256,8 @@ def _by_flow(requests: dict[str, pa.Array], pause: Pause) -> tuple[dict[str, pa.
         else:
             flows[name] = differences(take(totals(ordered), flow_ends))
     bytes_ = differences(compute.add(*both_ways))
-    flows["peak_bytes_1s"] = largest(flow, bytes_, ends_in_seconds)
     pause()
-    return flows, Seconds(flow, at, bytes_)
+    return flows, Seconds(flow, at, bytes_, ends_in_seconds)
 
 
 def _costs(flows: dict[str, pa.Array], cost_of: pa.Array, costs: Sequence[FlowCost]) -> pa.Array:
@@ -273,21 +279,10 @@ def _costs(flows: dict[str, pa.Array], cost_of: pa.Array, costs: Sequence[FlowCo
 
 def _by_place(flows: dict[str, pa.Array], places: pa.Array, owners: pa.Array) -> dict[str, pa.Array]:
     """Sums of each place, and how many connections there were: a flow of each stands for it."""
-    summed = [name for name in flows if name != "peak_bytes_1s"]
     columns = {**flows, "place": places, "owner": owners}
-    rows = _grouped(columns, "place", summed, ("owner", "count_distinct"))
+    rows = _grouped(columns, "place", list(flows), ("owner", "count_distinct"))
     rows["connections"] = rows.pop("owner_count_distinct")
     return rows
-
-
-def _peaks(seconds: Seconds, place_of: pa.Array, of: pa.Array) -> pa.Array:
-    """Bytes of the busiest second of each place in `of`."""
-    second = compute.bit_wise_and(seconds.at, pa.scalar(_SECONDS, pa.int32()))
-    at = compute.bit_wise_or(compute.shift_left(place_of.take(seconds.flow), _SECOND_BITS), second)
-    together = _grouped({"at": at, "bytes": seconds.bytes_}, "at", ["bytes"])
-    place = compute.shift_right(together["at"], _SECOND_BITS)
-    busiest = _grouped({"place": place, "bytes": together["bytes"]}, "place", [], ("bytes", "max"))
-    return busiest["bytes_max"].take(compute.index_in(of, value_set=busiest["place"]))
 
 
 def _round(rows: dict[str, pa.Array]) -> None:
@@ -327,8 +322,8 @@ def _add_others(rows: dict[str, pa.Array], places: pa.Array, others: Others, pau
 
 
 def _kept(places: pa.Array, others: Others, keys: Sequence[Key], max_keys: int, pause: Pause) -> pa.Array:
-    """For each place itself, or OTHER: there are `max_keys` rows at most, half as many of one user; who comes
-    first has one."""
+    """For each place itself, or OTHER: there are `max_keys` rows at most, of one user as `may_have_another`
+    says; who comes first has one."""
     seen = compute.unique(pa.concat_arrays([places, pa.array(others, pa.int32())]))
     kept = array("i", bytes(4 * len(keys)))
     of_user: Counter[str] = Counter()
@@ -336,7 +331,7 @@ def _kept(places: pa.Array, others: Others, keys: Sequence[Key], max_keys: int, 
     for begin in range(0, len(seen), PIECE):
         for place in seen.slice(begin, PIECE).to_pylist():
             user = keys[place][USER]
-            if place != OTHER and left and of_user[user] < most_of_user(max_keys):
+            if place != OTHER and may_have_another(of_user[user], left, len(of_user), max_keys):
                 of_user[user] += 1
                 left -= 1
                 kept[place] = place

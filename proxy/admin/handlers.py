@@ -21,11 +21,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
-from sluice.proxy.admin.socket import BadRequest
+from sluice.proxy.admin.questions import BadRequest, flag_of, refuse_unknown, rows_of
 from sluice.proxy.admin.status.model import MAX_SEARCH
 from sluice.proxy.admin.status.service import Sources
 from sluice.proxy.admin.top.order import MAX_ROWS, ConnectionSort
 from sluice.proxy.admin.top.snapshot import Top
+from sluice.proxy.admin.top.throughput import MAX_ROWS as MAX_CONNECTION_ROWS
 from sluice.proxy.admin.top.throughput import LiveConnections
 from sluice.proxy.connection.rates import ConnectionRates
 from sluice.proxy.metrics.delayed_time import DelayedTimes
@@ -38,10 +39,12 @@ from sluice.proxy.runtime.watched_file import ReloadStatus
 from sluice.proxy.session.producer_ids.shared import ProducerIds
 from sluice.proxy.session.replication.followers import Replication
 from sluice.quotas.entity import DEFAULT
+from sluice.quotas.files.config_error import shown
 from sluice.quotas.files.quota_file import OVER_BUDGET_KEY, REFUSE, SCHEDULE_KEY
 from sluice.quotas.files.schedule_entries import window_item
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
+from sluice.quotas.names import printable
 
 if TYPE_CHECKING:
     from sluice.proxy.connection.connection import Connection
@@ -90,44 +93,48 @@ class AdminDesk:
         if not isinstance(user, str) or len(user) > MAX_SEARCH:
             raise BadRequest(f"user must be a name or a pattern of at most {MAX_SEARCH} characters")
         try:
-            order = ConnectionSort(sort or ConnectionSort.THROUGHPUT)
+            order = ConnectionSort.THROUGHPUT if sort == "" else ConnectionSort(sort)
         except ValueError:
             raise BadRequest(f"sort must be one of {', '.join(ConnectionSort)}") from None
         return await self.live.snapshot(rows, user=user, sort=order)
 
     async def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Answer a request of the admin socket. Raises BadRequest."""
-        asked = request.get("ask")
-        if asked in {"top", "replication", "connections"}:
-            rows = request.get("rows", MAX_ROWS)
-            if not isinstance(rows, int):
-                raise BadRequest("rows must be a whole number")
-            if asked == "replication":
-                return self.replication(rows)
-            if asked == "connections":
+        match request.get("ask"):
+            case "top":
+                rows = rows_of(request, MAX_ROWS, MAX_ROWS)
+                return await self.top.snapshot(rows, why=flag_of(request, "why"))
+            case "replication":
+                return self.replication(rows_of(request, MAX_ROWS, MAX_ROWS))
+            case "connections":
+                rows = rows_of(request, MAX_ROWS, MAX_CONNECTION_ROWS)
                 return await self.connections(rows, request.get("user", ""), request.get("sort", ""))
-            return await self.top.snapshot(rows, why=request.get("why") is True)
-        if asked in {"describe", "alter"}:
-            if self._quotas is None:
-                raise BadRequest("the limits of this proxy are not its own to tell or change")
-            try:
-                if asked == "describe":
-                    if request.get("all") is True:
-                        whole = await self._quotas.listed(only_kafkas=False)
-                        return await asyncio.to_thread(_described_whole, *whole)
-                    _, found = await self._quotas.listed()
-                    return await asyncio.to_thread(_described, found)
-                return await self._alter(self._quotas, request)
-            except QuotaApiError as error:
-                raise BadRequest(f"error {error.code}: {error}") from None
+            case "describe" | "alter" as asked:
+                return await self._of_limits(asked, request)
         raise BadRequest('ask for "top", "connections", "replication", "describe" or "alter"')
 
+    async def _of_limits(self, asked: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        if self._quotas is None:
+            raise BadRequest("the limits of this proxy are not its own to tell or change")
+        try:
+            if asked == "alter":
+                return await self._alter(self._quotas, request)
+            if flag_of(request, "all"):
+                whole = await self._quotas.listed(only_kafkas=False)
+                return await asyncio.to_thread(_described_whole, *whole)
+            _, found = await self._quotas.listed()
+            return await asyncio.to_thread(_described, found)
+        except QuotaApiError as error:
+            raise BadRequest(f"error {error.code}: {error}") from None
+
     async def _alter(self, quotas: QuotaDesk, request: Mapping[str, Any]) -> dict[str, Any]:
+        refuse_unknown(request, ("ask", "entries", "validate_only"))
+        validate_only = flag_of(request, "validate_only")
         entries = request.get("entries")
         if not isinstance(entries, list) or len(entries) > MAX_ENTITIES:
             raise BadRequest(f"entries must be a list of at most {MAX_ENTITIES} entities")
         alterations = [_alteration(entry) for entry in entries]
-        results = await quotas.alter_locally(alterations, validate_only=request.get("validate_only") is True)
+        results = await quotas.alter_locally(alterations, validate_only=validate_only)
         return {
             "results": [
                 {"entity": dict(result.parts), "error_code": result.code, "error": result.message}
@@ -171,13 +178,18 @@ def _alteration(entry: Any) -> Alteration:
         name is None or isinstance(name, str) for name in entity.values()
     ):
         raise BadRequest("entity must be an object of names, null for the default")
-    if not isinstance(limits, dict) or not all(map(_is_number, limits.values())):
+    if not isinstance(limits, dict):
         raise BadRequest("set must be an object of numbers")
     if not isinstance(gone, list) or not all(isinstance(key, str) for key in gone):
         raise BadRequest("remove must be a list of keys")
-    ops = [*((key, float(limit)) for key, limit in limits.items()), *((key, None) for key in gone)]
+    ops = [*((key, _limit(key, limit)) for key, limit in limits.items()), *((key, None) for key in gone)]
     return Alteration(tuple(entity.items()), ops)
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _limit(key: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise BadRequest(f"set must be an object of numbers; {printable(key)} is {shown(value)}")
+    try:
+        return float(value)
+    except OverflowError:
+        raise BadRequest(f"set: {printable(key)} is too large a number: {shown(value)}") from None

@@ -33,11 +33,13 @@ from starlette.routing import Route
 from sluice.proxy.admin.handlers import AdminDesk
 from sluice.proxy.admin.http import AdminHttp, Waiting
 from sluice.proxy.admin.probe_port import ProbePort, bound
-from sluice.proxy.admin.socket import AdminSocket, BadRequest, refuse_path
-from sluice.proxy.admin.status.routes import StatusRoutes
+from sluice.proxy.admin.questions import BadRequest, asked_flag, asked_rows
+from sluice.proxy.admin.socket import AdminSocket, refuse_path
+from sluice.proxy.admin.status.routes import Handler, StatusRoutes
 from sluice.proxy.admin.status.service import StatusDesk
 from sluice.proxy.admin.status.token import token_file
 from sluice.proxy.admin.top.order import MAX_ROWS
+from sluice.proxy.admin.top.throughput import MAX_ROWS as MAX_CONNECTION_ROWS
 from sluice.proxy.config.admin import AdminOptions
 from sluice.proxy.listener.upstream_watch import UpstreamWatch
 from sluice.proxy.metrics.collector import SluiceCollector
@@ -177,34 +179,31 @@ class AdminServer:
             routes.append(Route("/metrics/kafka", partial(_shown, self._kafka_page)))
         if self._desk is not None:
             guarded = self._status_routes.guarded
-            routes += [guarded("/top", self._top), guarded("/replication", self._replication)]
-            routes.append(guarded("/connections", self._connections))
+            for path, answer in (
+                ("/top", self._top),
+                ("/replication", self._replication),
+                ("/connections", self._connections),
+            ):
+                routes.append(guarded(path, partial(_or_refused, answer)))
         return Starlette(routes=routes + self._status_routes.routes())
 
     async def _top(self, request: Request) -> Response:
         assert self._desk is not None
-        rows = request.query_params.get("rows", "")
-        found = await self._desk.top.snapshot(
-            int(rows) if rows.isdecimal() else MAX_ROWS, why=request.query_params.get("why") == "true"
-        )
+        asked = request.query_params
+        rows, why = asked_rows(asked, MAX_ROWS, MAX_ROWS), asked_flag(asked, "why")
+        found = await self._desk.top.snapshot(rows, why=why)
         return Response(await asyncio.to_thread(json.dumps, found), media_type="application/json")
 
     async def _connections(self, request: Request) -> Response:
         assert self._desk is not None
         asked = request.query_params
-        rows = asked.get("rows", "")
-        try:
-            found = await self._desk.connections(
-                int(rows) if rows.isdecimal() else MAX_ROWS, asked.get("user", ""), asked.get("sort", "")
-            )
-        except BadRequest as error:
-            return JSONResponse({"status": 400, "detail": str(error)}, status_code=400)
+        rows = asked_rows(asked, MAX_ROWS, MAX_CONNECTION_ROWS)
+        found = await self._desk.connections(rows, asked.get("user", ""), asked.get("sort", ""))
         return Response(await asyncio.to_thread(json.dumps, found), media_type="application/json")
 
     async def _replication(self, request: Request) -> Response:
         assert self._desk is not None
-        rows = request.query_params.get("rows", "")
-        found = self._desk.replication(int(rows) if rows.isdecimal() else MAX_ROWS)
+        found = self._desk.replication(asked_rows(request.query_params, MAX_ROWS, MAX_ROWS))
         return Response(json.dumps(found), media_type="application/json")
 
     async def _livez(self, _: Request) -> Response:
@@ -258,6 +257,13 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._is_up.set()
+
+
+async def _or_refused(answer: Handler, request: Request) -> Response:
+    try:
+        return await answer(request)
+    except BadRequest as error:
+        return JSONResponse({"status": 400, "detail": str(error)}, status_code=400)
 
 
 async def _shown(page: Page, request: Request) -> Response:

@@ -22,6 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from sluice.proxy.admin.questions import BadRequest, refuse_half_pairs
 from sluice.proxy.runtime.log import get_logger
 from sluice.proxy.runtime.private_file import unusable
 from sluice.quotas.files.config_error import ConfigError, Problem
@@ -36,10 +37,6 @@ _MAX_PATH_BYTES: Final = 107
 
 Answer: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
 _log = get_logger()
-
-
-class BadRequest(Exception):
-    """What is asked for is no request, or is refused; told to the client, whose connection goes on."""
 
 
 class AdminSocket:
@@ -160,16 +157,19 @@ def _is_served(path: Path) -> bool:
 
 
 async def _request(line: bytes) -> Mapping[str, Any]:
-    """Large ones are read in a thread."""
+    """Large ones are read in a thread. Raises BadRequest."""
+    return _read(line) if len(line) <= 65_536 else await asyncio.to_thread(_read, line)
+
+
+def _read(line: bytes) -> Mapping[str, Any]:
     try:
-        if len(line) <= 65_536:
-            found = json.loads(line)
-        else:
-            found = await asyncio.to_thread(json.loads, line)
+        found = json.loads(line.decode("utf-8-sig"))  # of bytes it would take surrogates, too
     except (ValueError, RecursionError):
-        raise BadRequest("not JSON; a request is one object on one line") from None
+        raise BadRequest("not JSON in UTF-8; a request is one object on one line") from None
     if not isinstance(found, dict):
         raise BadRequest("a request is one object on one line")
+    if b"\\u" in line:
+        refuse_half_pairs(found)
     return found
 
 

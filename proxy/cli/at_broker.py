@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from sluice.proxy.cli.options import CommandFailed
-from sluice.proxy.cli.plan.choice import limits_of
+from sluice.proxy.cli.quotas.lookup import limits_of
 from sluice.proxy.cli.quotas.places import Place
 from sluice.quotas.entity import QuotaEntity
 from sluice.quotas.kinds import KindSpec

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from sluice.quotas.files.config_error import Problem, Problems
+from sluice.quotas.files.config_error import ConfigError, Problem, Problems
 from sluice.quotas.files.load import load_quotas, read_given
 from sluice.quotas.files.quota_file import parse_quotas
 from sluice.quotas.files.yaml_lines import YamlDocument, YamlValue, parse_yaml
@@ -82,7 +82,7 @@ def checked(file: Path, environ: Mapping[str, str]) -> Checked:
         found.warnings = [] if limits is None else list(name_gaps(limits))
         return found
     from sluice.proxy.cli.start_up import refusals
-    from sluice.proxy.config.file import config_of
+    from sluice.proxy.config.file import config_of, with_places
     from sluice.proxy.config.gaps import gaps
 
     config = found.config = problems.tried(lambda: config_of(document, str(file), environ))
@@ -94,6 +94,7 @@ def checked(file: Path, environ: Mapping[str, str]) -> Checked:
             problems.tried(load)
         if not found.problems:
             found.warnings = list(gaps(config, found.limits or QuotaLimits()))
+    problems.found[:] = with_places(ConfigError(problems.found), document, str(file), environ).problems
     return found
 
 

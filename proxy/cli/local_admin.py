@@ -45,7 +45,7 @@ class SocketClient:
 
     def connections(self, rows: int, *, user: str, sort: str) -> dict[str, Any]:
         """The snapshot of `sluice connections`. Raises CommandFailed."""
-        return self.ask({"ask": "connections", "rows": rows, "user": user, "sort": sort})
+        return self.ask({"ask": "connections", "rows": rows, "user": _as_text(user), "sort": sort})
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The answer without its `ok`. Raises CommandFailed if there is none, or it is a no."""
@@ -85,7 +85,7 @@ class PortClient:
 
     def connections(self, rows: int, *, user: str, sort: str) -> dict[str, Any]:
         """The snapshot of `sluice connections`. Raises CommandFailed."""
-        asked = urllib.parse.urlencode({"rows": rows, "user": user, "sort": sort})
+        asked = urllib.parse.urlencode({"rows": rows, "user": _as_text(user), "sort": sort})
         return self._get(f"{self._url}/connections?{asked}")
 
     def _get(self, url: str) -> dict[str, Any]:
@@ -105,6 +105,11 @@ class PortClient:
                 ) from None
         except (OSError, urllib.error.URLError) as error:
             raise CommandFailed(f"{self._url}: {in_words(error)}; does the proxy run?") from None
+
+
+def _as_text(argument: str) -> str:
+    """Bytes that are not UTF-8 as Kafka reads them in a client id: U+FFFD."""
+    return argument.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def _read_token(file: Path) -> str:

@@ -153,14 +153,19 @@ def run(file: FileArgument = None, config: ConfigOption = None) -> None:
     Options come from `SLUICE_*` variables, the configuration file, and defaults, in this order:
     `pacing.burst_s` is `SLUICE_PACING__BURST_S`. Without a file all that is required must be in variables.
     """
-    from sluice.proxy.config.file import load_config
+    from sluice.proxy.config.file import load_config, with_places_in
     from sluice.proxy.runtime.file_work import within
     from sluice.proxy.server import run as serve
 
     given = file or config
     if given is None and not any(name.startswith("SLUICE_") for name in os.environ):
         raise typer.BadParameter("give FILE, --config or SLUICE_CONFIG, or all options as SLUICE_* variables")
-    raise typer.Exit(serve(within(str(given), lambda: load_config(given, os.environ)), given))
+    loaded = within(str(given), lambda: load_config(given, os.environ))
+    try:
+        code = serve(loaded, given)
+    except ConfigError as error:
+        raise with_places_in(error, given, os.environ) from None
+    raise typer.Exit(code)
 
 
 @app.command(epilog=EXIT_CODES_OF_MOST)
@@ -334,7 +339,7 @@ def _instant(text: str) -> float:
         return time()
     try:
         return datetime.fromisoformat(text).astimezone().timestamp()
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise typer.BadParameter(f"--at: {error}; give a time such as 2026-12-05T01:30+01:00") from None
 
 

@@ -26,6 +26,7 @@ from sluice.proxy.config.producer_ids import ProducerIdOptions
 from sluice.proxy.config.quotas import QuotaOptions, quota_contradictions
 from sluice.proxy.config.replication import ReplicationOptions, replication_contradictions
 from sluice.proxy.config.request_time import RequestTimeOptions
+from sluice.quotas.files.yaml_lines import dotted
 
 
 class UpstreamOptions(Options):
@@ -184,6 +185,12 @@ LIVE_OPTIONS: Final = frozenset(
 connection that is told. Quotas, certificates and credentials are files of their own, and followed too."""
 
 
+def contradictions_of(config: Config) -> list[str]:
+    """Why these options cannot be together, each with its key; empty: they can. For a configuration that was
+    put together of others, which is not checked when it is built."""
+    return [f"{dotted(path)}: {message}" for path, message in _contradictions(config)]
+
+
 def _contradictions(config: Config) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """What is fine by itself but not together: (path of the key to change, what is wrong and the remedy)."""
     names: set[str] = set()
@@ -195,13 +202,13 @@ def _contradictions(config: Config) -> Iterator[tuple[tuple[str | int, ...], str
         for key, message in contradictions(listener, config.mode):
             yield (*at, *key.split(".")), message
     yield from port_contradictions(config.listeners, config.admin, config.quotas)
-    yield from quota_contradictions(config.quotas)
     yield from admin_contradictions(config.admin)
-    listeners = [listener.name for listener in config.listeners]
+    listeners = {listener.name: listener.authenticates for listener in config.listeners}
     has_file = config.quotas.file is not None
     yield from replication_contradictions(config.replication, config.mode, listeners, has_quota_file=has_file)
-    authenticates = any(listener.authenticates for listener in config.listeners)
-    yield from inter_broker_contradictions(config.inter_broker, config.mode, listeners, authenticates)
+    authenticates = any(listeners.values())
+    yield from quota_contradictions(config.quotas, authenticates=authenticates)
+    yield from inter_broker_contradictions(config.inter_broker, config.mode, list(listeners), authenticates)
     yield from access_log_contradictions(config.access_log)
     limits, pacing = config.limits, config.pacing
     if limits.max_frame_bytes_before_authentication > limits.max_frame_bytes:

@@ -23,11 +23,10 @@ from sluice.proxy.config.messages import inner_section, mistake, section_at
 from sluice.proxy.config.options import Options
 from sluice.quotas.files.config_error import ConfigError, Problem
 from sluice.quotas.files.load import MAX_SMALL_BYTES, read_text
+from sluice.quotas.files.variables import NOT_OPTIONS
 from sluice.quotas.files.yaml_lines import YamlDocument, YamlPath, YamlValue, dotted, parse_yaml
 
 PREFIX = "SLUICE_"
-CONFIG_VARIABLE = "SLUICE_CONFIG"
-"""Names the configuration file when --config is not given."""
 
 # Kubernetes gives every pod variables for each service: one named `sluice` brings SLUICE_PORT=tcp://10.0.0.1:9092.
 _SERVICE_LINK_NAME = re.compile(
@@ -64,7 +63,7 @@ def config_of(document: YamlDocument, source: str, environ: Mapping[str, str]) -
     variables = dict(_variables(environ, problems))
     values = document.value
     if source:
-        _resolve_files(values, Config, Path(source).parent)
+        _resolve_files(values, Path(source).parent)
     for path, (_, value) in variables.items():
         _put(values, path, value)
     translator = _Translator(document, source, variables)
@@ -80,7 +79,7 @@ def config_of(document: YamlDocument, source: str, environ: Mapping[str, str]) -
 
 
 def variable_names() -> list[str]:
-    """Every variable that is read, SLUICE_CONFIG apart: one for each option that is not inside a list."""
+    """Every variable that sets an option: one for each that is not inside a list."""
     return list(_variable_names(Config, PREFIX))
 
 
@@ -93,8 +92,41 @@ def _variable_names(section: type[Options], prefix: str) -> Iterator[str]:
             yield from _variable_names(inner, f"{variable}__")
 
 
-def _resolve_files(values: YamlValue, section: type[Options], folder: Path) -> None:
+def with_places(
+    error: ConfigError, document: YamlDocument, source: str, environ: Mapping[str, str]
+) -> ConfigError:
+    """The same, but a file that cannot be used as a whole (not there, no quota file) is told by the key and
+    place of the option that names it. `document`: of a configuration that was read (config_of)."""
+    translator = _Translator(document, source, dict(_variables(environ, [])))
+    paths = {str(Path(name)): path for path, name in _named_files(document.value, Config, ())}
+    return ConfigError(
+        translator.problem(paths[problem.source], f"{problem.source}: {problem.message}")
+        if problem.source in paths and problem.line is None and not problem.path
+        else problem
+        for problem in error.problems
+    )
+
+
+def with_places_in(error: ConfigError, file: Path | None, environ: Mapping[str, str]) -> ConfigError:
+    """The same, of the configuration in `file` (None: no file), as load_config read it."""
+    document, source = YamlDocument(value={}), "" if file is None else str(file)
+    try:
+        if file is not None:
+            document = parse_yaml(read_text(file, "configuration", MAX_SMALL_BYTES), source)
+        config_of(document, source, environ)  # which resolves the names of files
+    except ConfigError:  # it has become another meanwhile
+        return error
+    return with_places(error, document, source, environ)
+
+
+def _resolve_files(values: YamlValue, folder: Path) -> None:
     """Relative files in the file start at the file's folder, so that all can be moved together."""
+    for path, name in list(_named_files(values, Config, ())):
+        _inside(values, path)[path[-1]] = str(folder / name)
+
+
+def _named_files(values: YamlValue, section: type[Options], at: YamlPath) -> Iterator[tuple[YamlPath, str]]:
+    """(path of the option, its value) of each that names a file, also a wrong one."""
     if not isinstance(values, dict):
         return
     for key, value in values.items():
@@ -102,11 +134,13 @@ def _resolve_files(values: YamlValue, section: type[Options], folder: Path) -> N
         if field is None:
             continue
         inner = inner_section(field.annotation)
-        if inner is not None:
-            for item in value if isinstance(value, list) else [value]:
-                _resolve_files(item, inner, folder)
+        if inner is not None and isinstance(value, list):
+            for number, item in enumerate(value):
+                yield from _named_files(item, inner, (*at, key, number))
+        elif inner is not None:
+            yield from _named_files(value, inner, (*at, key))
         elif isinstance(value, str) and value.strip() and _is_file(field.annotation):
-            values[key] = str(folder / value)
+            yield (*at, key), value
 
 
 def _is_file(annotation: Any) -> bool:
@@ -120,7 +154,7 @@ def _variables(
     """(path, (variable, value)) of each option in the environment, sections before what is in them."""
     found: list[tuple[tuple[str, ...], str]] = []
     for name in environ:
-        if not name.upper().startswith(PREFIX) or name.upper() == CONFIG_VARIABLE:
+        if not name.upper().startswith(PREFIX) or name.upper() in NOT_OPTIONS:
             continue
         path = tuple(name[len(PREFIX) :].lower().split("__"))
         whole = _option_above(path)

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from sluice.proxy.config.listener import SecurityProtocol, UpstreamTlsOptions
 from sluice.proxy.config.options import NO_BLANK, NO_BOOL, Address, File, Options, Text
+from sluice.quotas.entity import ANONYMOUS
 from sluice.quotas.files.config_error import ConfigError, Problem, why_not_user
 
 
@@ -115,11 +116,21 @@ class QuotaOptions(Options):
         return self.file
 
 
-def quota_contradictions(options: QuotaOptions) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """What is fine by itself but not together: (path of the key to change, what is wrong and the remedy)."""
+def quota_contradictions(
+    options: QuotaOptions, *, authenticates: bool
+) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """What is fine by itself but not together: (path of the key to change, what is wrong and the remedy).
+
+    `authenticates`: some listener does, so that clients may have principals.
+    """
     for index, admin in enumerate(options.admins):
         if (reason := why_not_user(admin)) is not None:
             yield ("quotas", "admins", index), reason
+        elif not authenticates and admin != ANONYMOUS:
+            yield (
+                ("quotas", "admins", index),
+                f"no listener authenticates, so that everybody is {ANONYMOUS} and nobody {admin!r}",
+            )
     if options.source != "topic":
         if options.file is None:
             yield ("quotas", "file"), "missing; it is required: the quota file"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -10,6 +10,7 @@ from pydantic import Field
 from sluice.proxy.config.listener import SecurityProtocol, UpstreamTlsOptions
 from sluice.proxy.config.options import NO_BOOL, Address, Options, Text
 from sluice.proxy.config.quotas import QuotaTopicOptions, QuotaTopicSaslOptions
+from sluice.quotas.entity import ANONYMOUS
 from sluice.quotas.files.config_error import why_not_user
 
 
@@ -78,11 +79,11 @@ class ReplicationOptions(Options):
 
 
 def replication_contradictions(
-    options: ReplicationOptions | None, mode: str, listeners: Sequence[str], *, has_quota_file: bool
+    options: ReplicationOptions | None, mode: str, listeners: Mapping[str, bool], *, has_quota_file: bool
 ) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """What is fine by itself but not together: (path of the key to change, what is wrong and the remedy).
 
-    `listeners`: the names of all.
+    `listeners`: the name of each → whether it authenticates.
     """
     if options is None:
         return
@@ -107,5 +108,13 @@ def replication_contradictions(
             f"security_protocol is {options.security_protocol}; make it SSL or SASL_SSL",
         )
     for index, user in enumerate(options.users):
+        at = ("replication", "users", index)
         if (reason := why_not_user(user)) is not None:
-            yield ("replication", "users", index), reason
+            yield at, reason
+        elif user == ANONYMOUS:
+            yield at, "is whoever did not log in, and so anybody; leave users out instead"
+    if options.users and not listeners.get(options.listener, True):
+        yield (
+            ("replication", "users"),
+            f"the listener {options.listener!r} does not authenticate, so that nobody has a principal there",
+        )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from sluice.proxy.config.config import LIVE_OPTIONS, Config
+from sluice.proxy.config.config import LIVE_OPTIONS, Config, contradictions_of
 from sluice.proxy.config.file import config_of
 from sluice.proxy.runtime.file_sentinel import FileSentinel
 from sluice.proxy.runtime.file_work import FileHangs, FileWork
@@ -100,12 +100,18 @@ class ConfigWatch:
         changed = changed_options(self._config, loaded)
         live = [option for option in changed if option in LIVE_OPTIONS]
         waiting = [option for option in changed if option not in LIVE_OPTIONS]
+        file = str(self._path)
         if live:
-            self._config = with_options(self._config, loaded, live)
+            merged = with_options(self._config, loaded, live)
+            problems = contradictions_of(merged)
+            if problems:  # a live option needs another one that waits: none is put in force alone
+                _log.warning("configuration_needs_restart", file=file, options=changed, problems=problems)
+                return
+            self._config = merged
             apply(self._config)
-            _log.info("configuration_applied", file=str(self._path), options=live, hash=self.status.hash)
+            _log.info("configuration_applied", file=file, options=live, hash=self.status.hash)
         if waiting:
-            _log.warning("configuration_needs_restart", file=str(self._path), options=waiting)
+            _log.warning("configuration_needs_restart", file=file, options=waiting)
 
 
 def changed_options(before: Config, after: Config) -> list[str]:

@@ -303,7 +303,8 @@ class Connection(Relay):
             self.fail(cause, "before a broker was reached")  # it will ask again
             return
         self._timer.end()
-        was_delayed = self._pace.is_delayed and not self._pace.is_hold_suspended
+        pace = self._pace
+        was_delayed = (pace.is_delayed and not pace.is_hold_suspended) or pace.is_full
         self.session.drain(monotonic() * 1000.0, cause)
         self._go_on()  # first what was held
         if was_delayed and self._forward_unacknowledged():
@@ -315,11 +316,11 @@ class Connection(Relay):
         if self._closed or kept is None or self._broker.gone:
             return False
         frames = kept if isinstance(kept, bytearray) else bytearray(kept)
-        passed = self.session.take_unacknowledged(frames, monotonic() * 1000.0)
-        if passed:
-            self._client_kept = kept[passed:]
-            self._broker.send(memoryview(kept)[:passed])
-        return passed > 0
+        goes = self.session.take_unacknowledged(frames, monotonic() * 1000.0)
+        if goes:
+            self._client_kept = None
+            self._broker.send(memoryview(goes))
+        return bool(goes)
 
     def abort(self, cause: DisconnectCause, detail: str = "") -> None:
         """Close now, whatever is due. `detail`: for the log."""

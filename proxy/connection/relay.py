@@ -169,15 +169,28 @@ class Relay(ClientSide):
         return self._broker.out is not None and not self._broker.gone
 
     def _broker_drained(self) -> None:
-        self._tell_kept()
-        if self._broker.gone:
-            self._broker_takes_no_more()
-        elif self._eof:
-            self._pass_end_on()
-        elif not self._pace.state:
+        try:
+            self._tell_kept()
+            if self._broker.gone:
+                self._broker_takes_no_more()
+            elif self._eof:
+                self._pass_end_on()
+            elif self._closed:
+                return
+            elif not self._pace.state:
+                self._take_kept_or_read()
+            elif self.session.finished:
+                self._finish()
+        except Exception:
+            self._crashed()
+
+    def _take_kept_or_read(self) -> None:
+        """The client's turn: what is kept of it may be whole requests that had to wait, so no byte comes
+        any more. Not before the broker has taken all that was sent to it: then this is called again."""
+        if self._client_kept is not None and self._broker.out is None and not self._broker.gone:
+            self._resume()
+        else:
             self._read_client()
-        elif self.session.finished:
-            self._finish()
 
     def _client_ended(self, cause: DisconnectCause) -> None:
         """The client closed its side: what it sent goes on; what it asked for is answered, if it listens."""
@@ -303,10 +316,8 @@ class Relay(ClientSide):
             self._finish()
         elif self._pace.state:
             self._not_reading()
-        elif self._client_kept is not None and self._broker.out is None and not self._broker.gone:
-            self._resume()
         else:
-            self._read_client()
+            self._take_kept_or_read()
 
     def _client_drained(self) -> None:
         self._tell_kept()

@@ -15,7 +15,7 @@ came at once, and its clients wait (dial_queue.py; upstream_watch.py tells readi
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Container, Hashable, Iterable
 from math import inf
 from typing import Final, TypeAlias
 
@@ -25,6 +25,8 @@ MAX_BACK_OFF_MS: Final = 1_000.0
 MAX_CIRCUITS: Final = 1_000
 _TOLD_EVERY_MS: Final = 60_000.0
 _CAUSE_TOLD_EVERY_MS: Final = 10_000.0
+FORGOTTEN_MS: Final = 60_000.0
+"""so long after a dial nobody wants the address: those that brokers have are probed (upstream_watch.py)"""
 
 Address: TypeAlias = tuple[str, int]
 """host, port"""
@@ -43,6 +45,7 @@ class Circuit:
         "_told_ms_by_cause",
         "_under_way",
         "_until_ms",
+        "dialled_ms",
         "failures",
         "is_slow",
         "openings",
@@ -54,6 +57,8 @@ class Circuit:
     def __init__(self) -> None:
         self._until_ms = -inf
         self._back_off_ms = 0.0  # 0: closed
+        self.dialled_ms = -inf
+        """when the last dial began"""
         self._under_way = 0
         self._slow_told_ms = -inf
         self._told_ms = -inf
@@ -88,6 +93,10 @@ class Circuit:
         """Closed, and no dial is under way: nothing is lost with it but its counts."""
         return self.is_closed and not self._under_way
 
+    def is_forgotten(self, now_ms: float) -> bool:
+        """Open, and not dialled for so long that nobody will: its broker has moved, or is no more."""
+        return not (self.is_closed or self._under_way) and now_ms >= self.dialled_ms + FORGOTTEN_MS
+
     def would_refuse(self, now_ms: float) -> bool:
         """Whether `may_dial` would say no; changes nothing.
 
@@ -101,6 +110,7 @@ class Circuit:
             self.refused += 1
             return False
         self._under_way += 1
+        self.dialled_ms = now_ms
         return True
 
     def failed(self, now_ms: float, jitter: float, reason: str = "", cause: object = None) -> bool:
@@ -201,6 +211,32 @@ class Circuits:
                 self._circuits = {at: one for at, one in self._circuits.items() if not one.is_unused}
             circuit = self._circuits[address] = Circuit()
         return circuit
+
+    def to_be_probed(self, among: Iterable[Address], now_ms: float) -> list[Address]:
+        """Those of the addresses whose circuit is open and may be dialled, dialled longest ago first."""
+        found = [
+            (circuit.dialled_ms, address)
+            for address in among
+            if (circuit := self._circuits.get(address)) is not None
+            and not (circuit.is_closed or circuit.would_refuse(now_ms))
+        ]
+        return [address for _, address in sorted(found)]
+
+    def is_closed(self, address: Address) -> bool:
+        """The last that was heard of it is good, or nothing was."""
+        circuit = self._circuits.get(address)
+        return circuit is None or circuit.is_closed
+
+    def forget(self, now_ms: float, wanted: Container[Address] = ()) -> None:
+        """Those that are open, and that nobody dials any more: metrics would tell of them for ever. `wanted`:
+        not these, however long it takes until their turn to be probed comes."""
+        gone = [
+            address
+            for address, circuit in self._circuits.items()
+            if circuit.is_forgotten(now_ms) and address not in wanted
+        ]
+        for address in gone:
+            del self._circuits[address]
 
     def __len__(self) -> int:
         return len(self._circuits)

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import struct
 from collections.abc import Sequence
-from errno import EALREADY, EINPROGRESS, EINTR
+from errno import EALREADY, ECONNREFUSED, EINPROGRESS, EINTR
 from functools import lru_cache
 from ipaddress import ip_address
 from typing import Final, TypeAlias
@@ -19,6 +20,8 @@ from typing import Final, TypeAlias
 MAX_DOUBTED: Final = 1_000
 """addresses of one listener's brokers; as many as it has circuits (circuit.MAX_CIRCUITS)"""
 _UNDER_WAY: Final = frozenset({EINPROGRESS, EALREADY, EINTR})
+_RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
+"""struct linger"""
 
 SocketAddress: TypeAlias = tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
 Found: TypeAlias = tuple[int, SocketAddress]
@@ -98,12 +101,26 @@ def literal(host: str, port: int) -> tuple[Found, ...]:
 def connects_at_once(broker: socket.socket, address: SocketAddress) -> bool:
     """Whether it is connected now. Within a machine it is when the first call returns; the second says so.
 
-    False: under way. Raises OSError.
+    False: under way. Raises OSError; ConnectionRefusedError also where it is connected to itself.
     """
     for _ in range(2):
         failed = broker.connect_ex(address)
         if failed not in _UNDER_WAY:
             if failed:
                 raise OSError(failed, os.strerror(failed))
+            refuse_itself(broker, address)
             return True
     return False
+
+
+def refuse_itself(broker: socket.socket, address: SocketAddress) -> None:
+    """Raise ConnectionRefusedError for a new connection whose two ends are the same: nobody listens there.
+
+    The kernel chooses a dial's own port from 32768 to 60999. Where that is the very port that is dialled, on
+    this machine, TCP connects the socket to itself (RFC 9293, simultaneous open). Who then begins to listen
+    there finds the port taken; so closing it leaves nothing behind.
+    """
+    own = broker.getsockname()
+    if own[1] == address[1] and own == broker.getpeername():  # its port nearly never is
+        broker.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        raise ConnectionRefusedError(ECONNREFUSED, os.strerror(ECONNREFUSED))

@@ -27,6 +27,7 @@ from sluice.proxy.listener.accept_port import AcceptPort
 from sluice.proxy.listener.client_upstreams import ClientDial, ClientUpstreams
 from sluice.proxy.listener.delayed_close import HeldBack
 from sluice.proxy.listener.handshake import Arrival, Entrance, NotLetIn, TooFast, endpoint
+from sluice.proxy.runtime.error_words import OUT_OF_DESCRIPTORS, words_of
 from sluice.proxy.runtime.listening import listening
 from sluice.proxy.runtime.log import get_logger
 from sluice.proxy.runtime.tasks import spawn
@@ -224,6 +225,8 @@ class Listener:
         except OSError as error:  # TimeoutError is one: then the cause stands already
             if not seat.is_open:
                 cause, detail = DisconnectCause.TOO_MANY_UNAUTHENTICATED, _MADE_ROOM
+            elif error.errno in OUT_OF_DESCRIPTORS:
+                cause, detail = DisconnectCause.OUT_OF_FILE_DESCRIPTORS, words_of(error)
             elif not isinstance(error, TimeoutError):
                 cause, detail = DisconnectCause.CLIENT_RESET, ""
         except BaseException:

@@ -11,7 +11,7 @@ import asyncio
 import secrets
 import socket
 from collections.abc import Callable, Sequence
-from errno import ECONNREFUSED, EMFILE, ENFILE
+from errno import ECONNREFUSED
 from math import inf
 from random import random
 from time import monotonic
@@ -33,8 +33,9 @@ from sluice.proxy.listener.host_addresses import (
     is_here,
     literal,
     opened,
+    refuse_itself,
 )
-from sluice.proxy.runtime.error_words import words_of
+from sluice.proxy.runtime.error_words import OUT_OF_DESCRIPTORS, words_of
 from sluice.proxy.runtime.log import get_logger
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.gateway.broker_map import in_text
@@ -48,11 +49,11 @@ _READ_BYTES: Final = 16 * 1024
 _CLIENT_ID: Final = "sluice"
 DIAL_TOTAL_S: Final = 20.0
 """below the 30 s after which most clients give a request up; who has less patience leaves, and its place"""
+_NO_TIME: Final = 0.01
+"""of a dial's time: timers come up to half a millisecond too soon, so nothing is never exactly left"""
 _LEAST_SHARE: Final = 0.2
 """of a dial's time for one of many addresses of a name; the sixth comes in the next dial"""
 _TOLD_EVERY_S: Final = 10.0
-_OURS: Final = frozenset({EMFILE, ENFILE})
-"""errors that say nothing of the broker"""
 
 _log = get_logger()
 
@@ -225,7 +226,7 @@ class Upstream:
                 return Fault(error, "", False, self.dial_timeout_s)
         for number, (family, there) in enumerate(hosts):
             left_s = end_s - self._loop.time()
-            if fault is not None and left_s <= 0.0:
+            if fault is not None and left_s < _NO_TIME * self.dial_timeout_s:
                 break
             within_s = self._share_s(left_s, [one for _, one in hosts[number:]])
             has_connected = False
@@ -235,6 +236,7 @@ class Upstream:
                     try:
                         if not connects_at_once(broker, there):
                             await self._loop.sock_connect(broker, there)
+                            refuse_itself(broker, there)
                         has_connected = True
                         stream = await self._secured(broker, address, ends)
                     except BaseException:
@@ -244,8 +246,8 @@ class Upstream:
                 is_one_of_several = len(hosts) > 1
                 at = str(there[0]) if is_one_of_several else ""
                 found = Fault(error, at, has_connected, within_s)
-                fault = found if fault is None or error.errno in _OURS else fault.and_then(found)
-                if error.errno in _OURS:
+                fault = found if fault is None or error.errno in OUT_OF_DESCRIPTORS else fault.and_then(found)
+                if error.errno in OUT_OF_DESCRIPTORS:
                     break
                 if is_one_of_several:
                     self._hosts.failed(there)
@@ -268,7 +270,7 @@ class Upstream:
         """It opens the circuit, or keeps it open. Raises NotConnected where it is our own fault."""
         circuit, error = self._circuits.of(address), fault.error
         words = words_of(error)
-        if error.errno in _OURS:
+        if error.errno in OUT_OF_DESCRIPTORS:
             circuit.abandoned()
             raise NotConnected(DisconnectCause.OUT_OF_FILE_DESCRIPTORS, words)
         reason = fault.told(words)

@@ -27,6 +27,8 @@ from sluice.proxy.runtime.error_words import words_of
 from sluice.proxy.session.gateway.broker_map import in_text
 
 _MAX_ANSWER_BYTES: Final = 64 * 1024
+_CORRELATION_ID: Final = 0
+_ID_BYTES: Final = 4
 _KEPT_FOR_S: Final = 60.0
 _CLIENT_ID: Final = "sluice"
 
@@ -125,14 +127,16 @@ class UpstreamProbe:
         return False
 
     async def _is_answered(self, address: Address, line: _Line) -> bool:
-        """False: the connection ends. It is kept, or closed."""
+        """False: the connection ends, or what came is no answer. It is kept, or closed."""
         try:
             with suppress(ConnectionError):  # why it is gone may be there to be read
-                await send_all(self._loop, line.stream, api_versions_request(0, _CLIENT_ID))
+                await send_all(self._loop, line.stream, api_versions_request(_CORRELATION_ID, _CLIENT_ID))
             size = int.from_bytes(await receive_exactly(self._loop, line.stream, 4))
-            if size > _MAX_ANSWER_BYTES:
+            if not _ID_BYTES <= size <= _MAX_ANSWER_BYTES:
                 return False
-            await receive_exactly(self._loop, line.stream, size)
+            answer = await receive_exactly(self._loop, line.stream, size)
+            if int.from_bytes(answer[:_ID_BYTES]) != _CORRELATION_ID:
+                return False
             line.answers += 1
             is_young = monotonic() - line.dialled_s < _KEPT_FOR_S
             if is_young and address not in self._asked_once:

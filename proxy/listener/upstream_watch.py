@@ -10,6 +10,9 @@ Answers on connections that are open already show nothing of new ones (a broker 
 a certificate of the proxy's that has ended). So when a client's ends before anything was answered on it the
 proxy asks at once, on a new connection: one such question a second, whatever clients do.
 
+Brokers that refuse connections while others answer are dialled now and then, too, so that who is back without
+a client of its own is not told of as away; and who is not of this cluster any more is forgotten.
+
 While no connection is to be had (circuit.py) the proxy dials every second: where a Service sends no clients
 to a pod that is not ready nobody else would find out that the broker is back.
 """
@@ -63,6 +66,9 @@ class Patience:
     """while no connection is to be had; as long as a circuit is open at most (circuit.MAX_BACK_OFF_MS)"""
     silence_s: float = 30.0
     """longer than the pauses of a broker that goes on afterwards"""
+
+    refused_s: float = 1.0
+    """how long those may take that refused connections before, while others answer"""
 
     new_s: float = 1.0
     """at least between two questions for the sake of clients whose new connections were ended unanswered"""
@@ -138,7 +144,7 @@ class UpstreamWatch:
     @property
     def _is_away(self) -> bool:
         """No connection is to be had."""
-        return not any(self._circuits.of(address).is_closed for address in self._addresses())
+        return not any(map(self._circuits.is_closed, self._addresses()))
 
     def _reasons(self) -> str:
         reasons = dict.fromkeys(self._circuits.of(address).reason for address in self._addresses())
@@ -149,6 +155,7 @@ class UpstreamWatch:
         try:
             while True:
                 await self.look()
+                await self._look_at_refused()
                 patience = self._patience
                 is_away = self.problem and not self.is_silent
                 await self._pause(patience.retry_s if is_away else patience.interval_s)
@@ -190,6 +197,21 @@ class UpstreamWatch:
                     reason="it closes a connection that asks for ApiVersions; /readyz goes by connections",
                 )
         self._answered()
+
+    async def _look_at_refused(self) -> None:
+        """Whether brokers that refused connections take them again, the one asked longest ago first: those
+        that are not asked in any case, for others answer, or they are many."""
+        now_ms = monotonic() * 1000.0
+        known = self._addresses()
+        self._circuits.forget(now_ms, set(known))
+        addresses = self._circuits.to_be_probed(known, now_ms)[:_MAX_ASKED]
+        if not addresses:
+            return
+        why = dict(self._probe.why)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._patience.refused_s):
+                await asyncio.gather(*map(self._probe.ask, addresses))
+        self._probe.why = why  # of the question before
 
     def _refused(self) -> None:
         now_s = monotonic()

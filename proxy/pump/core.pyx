@@ -31,7 +31,7 @@ from sluice.proxy.session.in_flight import NONE as _NONE
 from sluice.proxy.session.local_responses import LocalAnswers as _LocalAnswers
 from sluice.proxy.session.produce.header_prediction import KnownProduce as _KnownProduce
 from sluice.proxy.session.read_gate import Pace as _Pace
-from sluice.proxy.session.request_time import IN_FLIGHT_WITHIN_QUOTA as _IN_FLIGHT_WITHIN_QUOTA
+from sluice.proxy.session.request_time import IN_FLIGHT_IN_DEBT as _IN_FLIGHT_IN_DEBT
 from sluice.proxy.session.request_time import RequestTime as _RequestTime
 from sluice.proxy.session.requests import RequestSide as _RequestSide
 from sluice.proxy.session.responses import AnswerSide as _AnswerSide
@@ -64,7 +64,7 @@ cdef object pure_client_readable = _Relay._client_readable
 cdef object pure_broker_readable = _Relay._broker_readable
 
 cdef object NO_WORK = _NONE, ADDRESSES = _ADDRESSES, PRODUCE = _PRODUCE, ONE = 1, ZERO_FLOAT = 0.0
-cdef long IN_FLIGHT_WITHIN_QUOTA = _IN_FLIGHT_WITHIN_QUOTA
+cdef long IN_FLIGHT_IN_DEBT = _IN_FLIGHT_IN_DEBT
 cdef int PRODUCE_MIN = _OFFERED[_PRODUCE][0], PRODUCE_MAX = _OFFERED[_PRODUCE][1]
 cdef int FIRST_WITH_NODES = _VERSIONS_WITH_ADDRESSES[_PRODUCE][0]
 cdef object pure_client_data = _RequestSide.data, pure_broker_data = _AnswerSide.data
@@ -128,7 +128,7 @@ cdef Py_ssize_t at_known_acks = offset_of(_KnownProduce, "acks")
 cdef Py_ssize_t at_gates = offset_of(_KnownProduce, "gates")
 
 cdef Py_ssize_t at_costs = offset_of(_RequestTime, "_costs")
-cdef Py_ssize_t at_marks = offset_of(_RequestTime, "_marks")
+cdef Py_ssize_t at_marks = offset_of(_RequestTime, "marks")
 cdef Py_ssize_t at_time_sensor = offset_of(_RequestTime, "sensor")
 
 cdef Py_ssize_t at_tat_ms = offset_of(_SmoothSensor, "tat_ms")

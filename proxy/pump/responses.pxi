@@ -105,8 +105,8 @@ cdef Py_ssize_t match(
         request_time = slot(throttling, at_request_time)
         if is_charged is not True or not is_a(request_time, RequestTime):
             return start
-        if whole(slot(pace, at_max_in_flight)) != IN_FLIGHT_WITHIN_QUOTA:
-            return start  # a debt is paid: more may be under way again
+        if whole(slot(pace, at_max_in_flight)) == IN_FLIGHT_IN_DEBT:
+            return start  # a debt may be paid: more may be under way again
         sensor, marks = slot(request_time, at_time_sensor), slot(request_time, at_marks)
         if not PyList_CheckExact(marks) or not begin_charges(&charges, sensor, now_ms, False):
             return start

@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from sluice.proxy.runtime.log import get_logger
@@ -20,6 +21,7 @@ KEPT: Final = 1_000
 """changes, the latest, at some 500 bytes each"""
 _PER_STEP: Final = 50
 """about 2 ms of log lines"""
+_MEMBERS_TOLD: Final = 100
 SHADOW: Final = "shadow"
 OVER_BUDGET: Final = "over_budget"
 
@@ -37,7 +39,8 @@ class QuotaChange(NamedTuple):
     """file, topic; schedule: a window of the file's calendar began or ended"""
     entity: str
     old: Mapping[str, Any]
-    """limits by their keys, those of them in shadow mode, and `over_budget`; empty: there was no entry"""
+    """limits by their keys, those of them in shadow mode, and `over_budget`; empty: there was no entry. Of
+    `exempt` the rules that are gone, of `tenants` the members that left, each with its tenant"""
     new: Mapping[str, Any]
 
 
@@ -61,7 +64,7 @@ class QuotaAudit:
             new=dict(change.new),
             by=change.by,
             source=change.source,
-            at=datetime.fromtimestamp(change.at_unix_s, UTC).isoformat(timespec="milliseconds"),
+            at=_told_at(change.at_unix_s),
         )
 
     async def reloaded(
@@ -77,6 +80,17 @@ class QuotaAudit:
             gone = {rule: True for rule in old_rules if rule not in new_rules}
             come = {rule: True for rule in new_rules if rule not in old_rules}
             self.changed(QuotaChange(at_unix_s, by, source, "exempt", gone, come))
+        left, joined = _members_not_in(after, before), _members_not_in(before, after)
+        if left or joined:
+            self.changed(QuotaChange(at_unix_s, by, source, "tenants", left, joined))
+
+
+def _told_at(unix_s: float) -> str:
+    """A record of another tool may bear any time: one that no calendar has is told in seconds."""
+    try:
+        return datetime.fromtimestamp(unix_s, UTC).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{unix_s:.3f} s after 1970"
 
 
 def shown(
@@ -108,3 +122,16 @@ def differences(
 
 def _exempt_of(limits: QuotaLimits) -> list[str]:
     return [str(rule) for rule in limits.exempt.rules]
+
+
+def _members_not_in(other: QuotaLimits, limits: QuotaLimits) -> dict[str, Any]:
+    """The tenant of each member that has another one, or none, in `other`; of many the first hundred."""
+    found = {
+        user: name
+        for name, members in limits.tenants.items()
+        if members != other.tenants.get(name)
+        for user in members
+        if (tenant := other.tenant_of(user)) is None or tenant.name != name
+    }
+    told: dict[str, Any] = dict(islice(found.items(), _MEMBERS_TOLD))
+    return {**told, "<more>": len(found) - len(told)} if len(found) > len(told) else told

@@ -28,7 +28,7 @@ from sluice.proxy.runtime.watched_file import (
 )
 from sluice.quotas.files.config_error import ConfigError, QuotaFileError
 from sluice.quotas.files.load import read_text
-from sluice.quotas.files.quota_file import parse_quotas, parse_quotas_in_steps
+from sluice.quotas.files.quota_file import parse_quotas, parse_quotas_in_steps, take_all
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.limits.scheduled import LimitsAt, limits_at, limits_at_in_steps
 
@@ -41,11 +41,18 @@ class QuotaFile:
     """One quota file, followed. Start-up calls `load`, then a task runs `watch`."""
 
     def __init__(
-        self, path: Path, clock: Callable[[], float] = time.time, hangs_after_s: float = LIMIT_S
+        self,
+        path: Path,
+        clock: Callable[[], float] = time.time,
+        hangs_after_s: float = LIMIT_S,
+        *,
+        check: Callable[[QuotaLimits], None] = take_all,
     ) -> None:
-        """`clock`: Unix seconds, for calendars. `hangs_after_s`: of a look."""
+        """`clock`: Unix seconds, for calendars. `hangs_after_s`: of a look. `check`: raises QuotaFileError
+        for limits, without calendars, that may not be in this file; it is then invalid."""
         self._path = path
         self._clock = clock
+        self._check_limits = check
         self._watched = WatchedFiles()
         self._work: FileWork[tuple[Seen, str | ConfigError | None]] = FileWork(hangs_after_s)
         self.base = QuotaLimits()
@@ -66,6 +73,7 @@ class QuotaFile:
             raise QuotaFileError(text.problems if text is not None else ())
         self._watched.take(seen, hash_of(text), now_unix_s)
         limits = parse_quotas(text, str(self._path))
+        self._check_limits(limits)
         self._watched.accept(hash_of(text), now_unix_s)
         self.base = limits
         now_unix_s = self._clock()
@@ -129,11 +137,13 @@ class QuotaFile:
         if outcome is not ReloadOutcome.SUCCESS or isinstance(text, ConfigError):
             return outcome
         try:
-            self.base = await in_turns(parse_quotas_in_steps(text, str(self._path)))
+            base = await in_turns(parse_quotas_in_steps(text, str(self._path)))
+            self._check_limits(base)
         except QuotaFileError as error:
             self._watched.refuse(hash_of(text), error)
             self._log_kept(ReloadOutcome.INVALID)
             return ReloadOutcome.INVALID
+        self.base = base
         limits = await self._limits_now()
         apply(limits)
         self._watched.accept(hash_of(text), time.time())

@@ -103,13 +103,15 @@ class ProducerIdFile:
             await asyncio.sleep(interval_s)
             await self.write(quota)
 
-    async def write(self, quota: ProducerIdQuota) -> bool:
-        """Put the state of this moment into the file. False, told and counted: that failed."""
+    async def write(self, quota: ProducerIdQuota, *, is_last: bool = False) -> bool:
+        """Put the state of this moment into the file. `is_last`: at the end of the process, also behind a
+        writing that is under way. False, told and counted: that failed."""
         taken_unix_s = time.time()
         parts = snapshot_parts(quota, self._scope, time.monotonic() * 1e3, taken_unix_s * 1e3)
         number = self._file.take_number()
         try:
-            await self._work.run_anew(lambda: self._put(parts, number))
+            run = self._work.run_last if is_last else self._work.run_anew
+            await run(lambda: self._put(parts, number))
         except OSError as error:
             self._count(SnapshotOutcome.FAILED)
             _log.error("producer_ids_not_written", file=str(self._path), reason=str(error))

@@ -38,6 +38,8 @@ SCHEDULE: Final = "schedule"
 _NOTHING: Final = QuotaLimits()
 _COPY_S: Final = 1.0
 """between two writings of the copy"""
+_COPY_AGAIN_S: Final = 10.0
+"""after one that failed"""
 _IN_FORCE_WITHIN_S: Final = 2.0
 
 _log = get_logger()
@@ -50,7 +52,8 @@ class QuotaSource:
         """Raises ConfigError for a file that cannot be used."""
         self._options = options
         self.audit = QuotaAudit()
-        self._file = None if options.file is None else QuotaFile(options.file)
+        check = partial(refuse_both, options)
+        self._file = None if options.file is None else QuotaFile(options.file, check=check)
         self.limits = _NOTHING if self._file is None else self._file.load()
         """in force, at the start and later"""
         self._base = None if self._file is None else self._file.base
@@ -61,7 +64,6 @@ class QuotaSource:
         if options.topic is None:
             store = FileStore(options.named_file())
         else:
-            refuse_both(options, self.limits)
             own = OwnTopic(options.topic.name, frozenset(options.admins))
             store = self.topic = TopicLimits(options.topic, own, self.audit, self.limits, self._put)
             self.limits = self.topic.at_start()
@@ -95,7 +97,7 @@ class QuotaSource:
     async def close(self) -> None:
         """Keep what is not kept yet."""
         if self.topic is not None:
-            await self.topic.keep()
+            await self.topic.keep(is_last=True)
 
     def _put(self, limits: QuotaLimits) -> None:
         self.limits = limits
@@ -107,10 +109,6 @@ class QuotaSource:
             before = self.limits
             self._put(limits)
         else:
-            problem = _in_both(limits)
-            if problem is not None:
-                _log.error("quotas_not_applied", file=file, problems=[problem])
-                return
             before = self.topic.add_file(limits)
         # By a calendar the limits become others, while the file, and what was read of it, stay the same.
         base = None if self._file is None else self._file.base
@@ -143,6 +141,7 @@ class TopicLimits:
         self._copy_work: FileWork[None] = FileWork()
         self._dirty = asyncio.Event()
         self._copy_dirty = asyncio.Event()
+        self._copy_fails = False
         self._version = 0
         self._built = 0
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
@@ -208,19 +207,29 @@ class TopicLimits:
     async def _keep_copy(self) -> None:
         while True:
             await self._copy_dirty.wait()
-            await self.keep()
-            await asyncio.sleep(_COPY_S)
+            is_kept = await self.keep()
+            await asyncio.sleep(_COPY_S if is_kept else _COPY_AGAIN_S)
 
-    async def keep(self) -> None:
-        """Write the copy, if it is to be another."""
+    async def keep(self, *, is_last: bool = False) -> bool:
+        """Write the copy, if it is to be another. `is_last`: at the end of the process, also behind a writing
+        that is under way. False, told, and tried again by the next call: that failed."""
         if self._copy is None or not self.topic.is_known or not self._copy_dirty.is_set():
-            return
+            return True
         self._copy_dirty.clear()
         copied = Copied(dict(self.topic.entries), self.own.topic_id)
+        run = self._copy_work.run_last if is_last else self._copy_work.run_anew
+        is_written = False
         try:
-            await self._copy_work.run_anew(partial(self._copy.write, copied))
+            await run(partial(self._copy.write, copied))
+            is_written = True
         except OSError as error:
-            _log.error("quota_copy_not_written", reason=str(error))
+            if not self._copy_fails:  # it is tried every ten seconds
+                _log.error("quota_copy_not_written", reason=str(error))
+        finally:  # also when the task is cancelled: whether the thread ends before the process is not known
+            self._copy_fails = not is_written
+            if not is_written:
+                self._copy_dirty.set()
+        return is_written
 
 
 def merged_in_steps(
@@ -241,8 +250,11 @@ def merged_in_steps(
 
 
 def refuse_both(options: QuotaOptions, base: QuotaLimits) -> None:
-    """Raises QuotaFileError for limits in the file that the topic has the say of. `base`: what it holds."""
-    problem = _in_both(base)
+    """Raises QuotaFileError for limits in the file that the topic has the say of. `base`: what it holds.
+
+    Without a topic the file may hold all.
+    """
+    problem = None if options.topic is None else _in_both(base)
     if problem is not None:
         raise QuotaFileError([Problem(problem, source=str(options.file))])
 

@@ -18,10 +18,11 @@ import asyncio
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from time import monotonic, time
 from typing import Any, Final
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError
 
@@ -39,9 +40,15 @@ from sluice.proxy.kafka_client.clients import (
 )
 from sluice.proxy.quota_store.audit import QuotaAudit, QuotaChange, shown
 from sluice.proxy.quota_store.client_quotas import Alteration, QuotaApiError, Result, alter
+from sluice.proxy.quota_store.topic_headers import FOREIGN, Headers, headers_of
+from sluice.proxy.quota_store.topic_lines import RecordLines
+from sluice.proxy.quota_store.topic_producer import TopicProducer
+from sluice.proxy.quota_store.topic_reader import READS, RECORDS_PER_STEP, TopicReader
 from sluice.proxy.quota_store.topic_records import (
     NOTHING,
+    Applied,
     BadRecord,
+    Base,
     Outdated,
     Stored,
     TopicLog,
@@ -49,7 +56,7 @@ from sluice.proxy.quota_store.topic_records import (
     value_of,
 )
 from sluice.proxy.runtime.file_work import FileWork
-from sluice.proxy.runtime.log import LineBudget, get_logger
+from sluice.proxy.runtime.log import get_logger
 from sluice.proxy.runtime.tasks import spawn
 from sluice.quotas.entity import QuotaEntity
 
@@ -57,19 +64,12 @@ FIRST_PAUSE_S: Final = 0.2
 LONGEST_PAUSE_S: Final = 5.0
 _LOOK_S: Final = 3.0
 """how often it is asked whether the topic is still the same, and any broker there"""
-_RECORDS_PER_STEP: Final = 100
-"""about a millisecond"""
 _AT_ONCE: Final = 100
 """alterations that are looked at in the event loop; more, in a thread"""
 _MAX_REWRITES: Final = 20
 _STOP_S: Final = 5.0
-_BY: Final = "by"
-_WRITE_ID: Final = "id"
-_AFTER: Final = "after"
-_FOREIGN: Final = "unknown (not written by a proxy)"
 
 _log = get_logger()
-_bad_lines = LineBudget(5)
 
 
 class QuotaTopic:
@@ -100,9 +100,11 @@ class QuotaTopic:
         """16 bytes once it is known"""
         self.bad_records = 0
         """skipped since the start; never falls"""
+        self._lines = RecordLines()
         self._following = asyncio.Event()
         self._why_not = "it has not been reached yet"
-        self._producer: AIOKafkaProducer | None = None
+        self._producer = TopicProducer(options.name, partial(self._settings_work.run, self._access.settings))
+        self._held_from: int | None = None
         self._writing = asyncio.Lock()
         self._own: dict[str, asyncio.Future[bool]] = {}
 
@@ -125,7 +127,7 @@ class QuotaTopic:
             try:
                 await self._follow()
             except (KafkaError, OSError, TimeoutError, TopicRefused, ProtocolError) as error:
-                self._why_not = f"{type(error).__name__}: {error}".rstrip(": ")
+                self._why_not = _reason(error)
             except Exception:
                 _log.exception("quota_topic_failed", topic=self._options.name)
                 self._why_not = "a fault of the proxy: see the log"
@@ -142,72 +144,68 @@ class QuotaTopic:
         settings = await self._settings_work.run(self._access.settings)
         client = AIOKafkaClient(**settings)
         consumer: AIOKafkaConsumer | None = None
-        producer: AIOKafkaProducer | None = None
         try:
             await client.bootstrap()
             found = await ensure_topic(client, self._options)
             self._is_topic(found)
-            consumer = AIOKafkaConsumer(
-                **settings, group_id=None, enable_auto_commit=False, auto_offset_reset="none"
-            )
+            consumer = AIOKafkaConsumer(**settings, **READS)
             await consumer.start()
             partition = TopicPartition(self._options.name, 0)
             consumer.assign([partition])
-            await self._check_policy(client, consumer, partition)
-            await self._read(consumer, partition)
-            producer = AIOKafkaProducer(**settings, acks="all")
-            await producer.start()
-            self._producer = producer
+            reader = TopicReader(consumer, partition)
+            await self._check_policy(client, reader)
+            await self._read(reader)
             self._following.set()
             look_s = monotonic() + _LOOK_S
             while True:
-                await self._take_next(consumer)
+                await self._take_next(reader)
+                reader.tell_held()
+                self._held_from = reader.held_from()
                 if monotonic() >= look_s:
                     look_s = monotonic() + _LOOK_S
                     if await topic_id(client, self._options.name) != found:
                         raise TopicRefused("the topic has been deleted, or is another one of this name")
         finally:
-            self._producer = None
+            self._held_from = None
+            self._producer.end()
             # Beside: with no broker there it may take its time, and has been seen not to end.
-            spawn(_stop(consumer, producer, client), "quota_topic_stop")
+            spawn(_stop(consumer, client), "quota_topic_stop")
 
     def _is_topic(self, found: bytes) -> None:
         self.topic_id = found
         if found:
             self._on_topic_id(found)
 
-    async def _check_policy(
-        self, client: AIOKafkaClient, consumer: AIOKafkaConsumer, partition: TopicPartition
-    ) -> None:
+    async def _check_policy(self, client: AIOKafkaClient, reader: TopicReader) -> None:
         """A topic that forgets would lose quotas. Raises TopicRefused."""
         policy = await cleanup_policy(client, self._options.name)
         if policy in {None, COMPACT}:
             return
-        if (await consumer.end_offsets([partition]))[partition]:
+        _, end = await reader.bounds()
+        if end:
             raise TopicRefused(f"{self._options.name} has cleanup.policy={policy}; it must be {COMPACT}")
         await make_compacted(client, self._options.name)
 
-    async def _read(self, consumer: AIOKafkaConsumer, partition: TopicPartition) -> None:
+    async def _read(self, reader: TopicReader) -> None:
         """All that is there now; then it is in force as a whole."""
-        begin = (await consumer.beginning_offsets([partition]))[partition]
-        end = (await consumer.end_offsets([partition]))[partition]
-        consumer.seek(partition, begin)
+        begin, end = await reader.bounds()
+        reader.seek(begin)
         log = TopicLog()
         told: dict[QuotaEntity, tuple[str, float]] = {}
         records = 0
         position = begin
         while position < end:
-            batches = await consumer.getmany(partition, timeout_ms=1000, max_records=_RECORDS_PER_STEP)
-            for record in batches.get(partition, ()):
+            for record in await reader.take(1000):
                 records += 1
                 try:
-                    applied = log.apply(record.key, record.value, record.offset, _after(record))
-                    told[applied.entity] = (_header(record, _BY), record.timestamp / 1000.0)
+                    headers = headers_of(record)
+                    applied = _apply(log, record, headers)
+                    told[applied.entity] = (headers.by, record.timestamp / 1000.0)
                 except Outdated:
                     continue
                 except BadRecord as error:
                     self._skipped(record, error)
-            position = await consumer.position(partition)
+            position = await reader.position()
             await asyncio.sleep(0)
         before = self._log.entries
         kept = log.keep_from(before)
@@ -233,100 +231,119 @@ class QuotaTopic:
         for number, entity in enumerate(dict.fromkeys((*before, *after))):
             old, new = before.get(entity, NOTHING), after.get(entity, NOTHING)
             if old != new:
-                by, at_unix_s = told.get(entity, (_FOREIGN, time()))
-                self._audit.changed(
-                    QuotaChange(at_unix_s, by, "topic", str(entity), shown(*old), shown(*new))
-                )
-            if number % _RECORDS_PER_STEP == _RECORDS_PER_STEP - 1:
+                by, at_unix_s = told.get(entity, (FOREIGN, time()))
+                self._changed(at_unix_s, by, Applied(entity, old, new))
+            if number % RECORDS_PER_STEP == RECORDS_PER_STEP - 1:
                 await asyncio.sleep(0)
 
-    async def _take_next(self, consumer: AIOKafkaConsumer) -> None:
-        batches = await consumer.getmany(timeout_ms=500, max_records=_RECORDS_PER_STEP)
+    async def _take_next(self, reader: TopicReader) -> None:
         changed = False
-        for records in batches.values():
-            for record in records:
-                waiting = self._own.pop(_header(record, _WRITE_ID), None)
-                try:
-                    applied = self._log.apply(record.key, record.value, record.offset, _after(record))
-                except BadRecord as error:
-                    if isinstance(error, Outdated):
-                        _settle(waiting, accepted=False)
-                    else:
-                        self._skipped(record, error)
-                    continue
-                _settle(waiting, accepted=True)
-                if applied.old != applied.new:
-                    changed = True
-                    self._audit.changed(
-                        QuotaChange(
-                            record.timestamp / 1000.0,
-                            _header(record, _BY) or _FOREIGN,
-                            "topic",
-                            str(applied.entity),
-                            shown(*applied.old),
-                            shown(*applied.new),
-                        )
-                    )
+        for record in await reader.take(500):
+            headers = headers_of(record)
+            waiting = self._own.pop(headers.write_id, None)
+            try:
+                applied = _apply(self._log, record, headers)
+            except Outdated as error:
+                if waiting is None:
+                    self._lines.passed_over(record, headers, error)
+                _settle(waiting, accepted=False)
+                continue
+            except BadRecord as error:
+                self._skipped(record, error)
+                continue
+            _settle(waiting, accepted=True)
+            if applied.old != applied.new:
+                changed = True
+                self._changed(record.timestamp / 1000.0, headers.by, applied)
         if changed:
             self._on_change()
 
+    def _changed(self, at_unix_s: float, by: str, applied: Applied) -> None:
+        entity, old, new = applied
+        self._audit.changed(QuotaChange(at_unix_s, by, "topic", str(entity), shown(*old), shown(*new)))
+
     def _skipped(self, record: ConsumerRecord, error: BadRecord) -> None:
         self.bad_records += 1
-        if _bad_lines.take(monotonic() * 1000.0):
-            _log.error(
-                "quota_record_skipped",
-                topic=self._options.name,
-                offset=record.offset,
-                about=str(error.entity or "nobody"),
-                reason=str(error),
-                lines_suppressed=_bad_lines.suppressed(),
-            )
+        self._lines.skipped(record, error)
 
     # Writing ----------------------------------------------------------------------------------------------
 
     async def alter(
         self, alterations: Sequence[Alteration], *, validate_only: bool, by: str
     ) -> Sequence[Result]:
-        """Returns when the records are acknowledged by all replicas in sync, and have come by here.
+        """Returns when the records are acknowledged by all replicas in sync, and have come by here; or after
+        `request_timeout_s`, whatever it is that takes so long.
 
         Raises QuotaApiError: the topic cannot be reached.
         """
+        until_s = asyncio.get_running_loop().time() + self._options.request_timeout_s
         with suppress(TimeoutError):  # it may just be being read
-            async with asyncio.timeout(self._options.request_timeout_s):
+            async with asyncio.timeout_at(until_s):
                 await self._following.wait()
-        async with self._writing:
-            if not self.is_followed or self._producer is None:
-                raise QuotaApiError(
-                    ErrorCode.REQUEST_TIMED_OUT,
-                    f"The quota topic {self._options.name} cannot be reached: {self._why_not}",
-                )
-            # What another writes from here on, the records below do not stand on: so they must not say that
-            # they had seen it.
-            entries = {entity: stored.limits for entity, stored in self.entries.items()}
-            shadow = {entity: stored.shadow for entity, stored in self.entries.items() if stored.shadow}
-            seen = self._log.last_offsets()
-            if len(alterations) <= _AT_ONCE:
-                outcome = alter(entries, alterations, shadow)
-            else:
-                outcome = await asyncio.to_thread(alter, entries, alterations, shadow)
-            if validate_only or not outcome.changes:
-                return outcome.results
-            try:
-                async with asyncio.timeout(self._options.request_timeout_s):
-                    await asyncio.gather(
-                        *(
-                            self._write(entity, limits, outcome.asked[entity], by, seen.get(entity, -1))
-                            for entity, limits in outcome.changes.items()
-                        )
-                    )
-            except (KafkaError, OSError, TimeoutError) as error:
-                reason = f"{type(error).__name__}: {error}".rstrip(": ")
-                message = f"It is not known whether this is kept: the quota topic did not answer ({reason})"
-                return outcome.refused(ErrorCode.REQUEST_TIMED_OUT, message)
+        self._check_followed()
+        try:
+            async with asyncio.timeout_at(until_s):
+                await self._writing.acquire()
+        except TimeoutError:
+            message = "Nothing has been changed: alterations before this one wait for the quota topic"
+            raise QuotaApiError(ErrorCode.REQUEST_TIMED_OUT, message) from None
+        try:
+            self._check_followed()
+            return await self._alter(alterations, by, until_s, validate_only=validate_only)
+        finally:
+            self._writing.release()
+
+    def _check_followed(self) -> None:
+        if not self.is_followed:
+            raise QuotaApiError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"The quota topic {self._options.name} cannot be reached: {self._why_not}",
+            )
+
+    async def _alter(
+        self, alterations: Sequence[Alteration], by: str, until_s: float, *, validate_only: bool
+    ) -> Sequence[Result]:
+        # What another writes from here on, the records below do not stand on: so they must not say that
+        # they had seen it.
+        entries = {entity: stored.limits for entity, stored in self.entries.items()}
+        shadow = {entity: stored.shadow for entity, stored in self.entries.items() if stored.shadow}
+        seen = self._log.bases()
+        # Of these others may know other limits: written though it changes nothing here.
+        anew = frozenset(self._log.doubtful)
+        if len(alterations) <= _AT_ONCE:
+            outcome = alter(entries, alterations, shadow, anew)
+        else:
+            outcome = await asyncio.to_thread(alter, entries, alterations, shadow, anew)
+        if validate_only or not outcome.changes:
             return outcome.results
+        try:
+            async with asyncio.timeout_at(until_s):
+                await self._producer.ready()
+        except (KafkaError, OSError, TimeoutError, TopicRefused) as error:
+            message = f"Nothing has been changed: the quota topic cannot be written ({_reason(error)})"
+            return outcome.refused(ErrorCode.REQUEST_TIMED_OUT, message)
+        try:
+            # The first that fails ends the others: whether they are kept is not known either.
+            async with asyncio.timeout_at(until_s), asyncio.TaskGroup() as tasks:
+                for entity, limits in outcome.changes.items():
+                    base = seen.get(entity, Base())
+                    tasks.create_task(self._write(entity, limits, outcome.asked[entity], by, base))
+        except* (KafkaError, OSError, TimeoutError, TopicRefused) as errors:
+            reason = self._why_not_answered(errors)
+            message = f"It is not known whether this is kept: the quota topic did not answer ({reason})"
+            outcome.results[:] = outcome.refused(ErrorCode.REQUEST_TIMED_OUT, message)
+        return outcome.results
+
+    def _why_not_answered(self, errors: BaseExceptionGroup[Exception]) -> str:
+        error: BaseException = errors
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        if isinstance(error, TimeoutError) and self._held_from is not None:
+            return f"another tool's transaction is open since offset {self._held_from}"
+        return _reason(error)
 
     async def _write(
-        self, entity: QuotaEntity, limits: Mapping[str, float], asked: Alteration, by: str, after: int
+        self, entity: QuotaEntity, limits: Mapping[str, float], asked: Alteration, by: str, after: Base
     ) -> None:
         """Until the record is accepted, on top of whatever others write meanwhile. `after`: the last record
         of the entity on which `limits` stand."""
@@ -335,37 +352,28 @@ class QuotaTopic:
             write_id = secrets.token_hex(8)
             accepted = self._own[write_id] = asyncio.get_running_loop().create_future()
             try:
-                producer = self._producer
-                if producer is None:
+                if not self.is_followed:
                     raise TimeoutError(self._why_not)
-                await producer.send_and_wait(
-                    self._options.name,
-                    key=key_of(entity),
-                    value=value_of(Stored(limits, base.shadow.intersection(limits) - asked.keys_set)),
-                    partition=0,
-                    headers=[
-                        (_BY, by.encode()),
-                        (_WRITE_ID, write_id.encode()),
-                        (_AFTER, str(after).encode()),
-                    ],
+                await self._producer.send(
+                    key_of(entity),
+                    value_of(Stored(limits, base.shadow.intersection(limits) - asked.keys_set)),
+                    Headers(by, write_id, after.offset, after.is_tombstone).written(),
                 )
                 if await accepted:
                     return
             finally:
                 self._own.pop(write_id, None)
-            now, after = self.entries.get(entity, NOTHING).limits, self._log.last_offset(entity)
+            now, after = self.entries.get(entity, NOTHING).limits, self._log.base_of(entity)
             limits = alter({entity: now}, [asked]).changes.get(entity, now)
         raise TimeoutError(f"{_MAX_REWRITES} others were quicker")
 
 
-async def _stop(
-    consumer: AIOKafkaConsumer | None, producer: AIOKafkaProducer | None, client: AIOKafkaClient
-) -> None:
-    for stop in (
-        None if consumer is None else consumer.stop,
-        None if producer is None else producer.stop,
-        client.close,
-    ):
+def _reason(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".rstrip(": ")
+
+
+async def _stop(consumer: AIOKafkaConsumer | None, client: AIOKafkaClient) -> None:
+    for stop in (None if consumer is None else consumer.stop, client.close):
         if stop is not None:
             with suppress(KafkaError, OSError, TimeoutError):
                 async with asyncio.timeout(_STOP_S):
@@ -377,14 +385,13 @@ def _settle(waiting: asyncio.Future[bool] | None, *, accepted: bool) -> None:
         waiting.set_result(accepted)
 
 
-def _after(record: ConsumerRecord) -> int | None:
-    """Which record of the entity its writer had seen last; None: it does not say."""
-    text = _header(record, _AFTER)
-    return int(text) if text.removeprefix("-").isdecimal() and len(text) < 20 else None
-
-
-def _header(record: ConsumerRecord, name: str) -> str:
-    for key, value in record.headers:
-        if key == name:
-            return bytes(value).decode(errors="replace")
-    return ""
+def _apply(log: TopicLog, record: ConsumerRecord, headers: Headers) -> Applied:
+    """Raises BadRecord and Outdated."""
+    return log.apply(
+        record.key,
+        record.value,
+        record.offset,
+        headers.after,
+        after_tombstone=headers.after_tombstone,
+        problem=headers.problem,
+    )

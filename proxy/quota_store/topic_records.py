@@ -49,7 +49,35 @@ class Stored(NamedTuple):
 
 
 NOTHING: Final = Stored({})
-_NO_RECORD: Final = (-1, -1)
+
+
+class Base(NamedTuple):
+    """The accepted record of an entity on top of which another one is written."""
+
+    offset: int = -1
+    """-1: there is none"""
+    is_tombstone: bool = False
+
+
+class _Accepted(NamedTuple):
+    """The last accepted record of an entity."""
+
+    offset: int
+    after: int
+    """the offset of its own base"""
+    is_tombstone: bool
+
+    def outdates(self, after: int, *, on_nothing: bool) -> bool:
+        """Whether a record written after the offset `after` is refused. `on_nothing`: its writer knew no
+        limits of the entity."""
+        if on_nothing and self.is_tombstone:
+            return False
+        # This one was written without knowledge of a tombstone, and that one on top of the same tombstone.
+        is_beside = on_nothing and self.after == -1 and after < self.offset
+        return after <= self.after or is_beside
+
+
+_NO_RECORD: Final = Base()
 
 
 def key_of(entity: QuotaEntity) -> bytes:
@@ -134,27 +162,50 @@ class Applied(NamedTuple):
 
 @dataclass(slots=True)
 class TopicLog:
-    """What the records read so far come to."""
+    """What the records read so far come to: the order of `apply`, and what else takes a place in it.
+
+    Compaction also takes tombstones away, a day later. Who reads the topic then knows no record of the
+    entity and writes after = -1; who has read the tombstone writes its offset. To both there is nothing
+    in force, so behind a tombstone both are accepted, and of two at the same time the first.
+
+    A record that is no good takes its place in this order as a good one would, for compaction leaves it
+    where it takes those before it: what is written next is written after it, by who has seen all of them
+    as by who finds it alone. Example: 3, 9 (no good); who begins at 9 and who began at 3 both write after
+    9. Only the limits stay what they were.
+
+    An `after` that is not before the record itself is of another topic, from which it was carried over:
+    as if it were not there. Of others carried over, the order that they had is kept: each is after a
+    greater offset of the old topic than the one before it, and after a greater one than is noted here.
+    """
 
     entries: dict[QuotaEntity, Stored] = field(default_factory=dict)
     doubtful: set[QuotaEntity] = field(default_factory=set)
-    """whose latest record is no good"""
-    _accepted: dict[QuotaEntity, tuple[int, int]] = field(default_factory=dict)
-    """(offset, after) of the last accepted record"""
+    """whose latest record is no good: who reads no other may know other limits, or none"""
+    _accepted: dict[QuotaEntity, _Accepted] = field(default_factory=dict)
 
-    def last_offset(self, entity: QuotaEntity) -> int:
-        """The offset of an entity's last accepted record; −1: there is none."""
-        return self._accepted.get(entity, _NO_RECORD)[0]
+    def base_of(self, entity: QuotaEntity) -> Base:
+        """The last accepted record of an entity."""
+        last = self._accepted.get(entity)
+        return _NO_RECORD if last is None else Base(last.offset, last.is_tombstone)
 
-    def last_offsets(self) -> dict[QuotaEntity, int]:
-        """As of now, of all that have one."""
-        return {entity: offset for entity, (offset, _) in self._accepted.items()}
+    def bases(self) -> dict[QuotaEntity, Base]:
+        """As of now, of all entities that have a record."""
+        return {entity: Base(last.offset, last.is_tombstone) for entity, last in self._accepted.items()}
 
     def apply(
-        self, key: bytes | None, value: bytes | None, offset: int = 0, after: int | None = None
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        offset: int = 0,
+        after: int | None = None,
+        *,
+        after_tombstone: bool = False,
+        problem: str = "",
     ) -> Applied:
-        """Take in the next record. `after`: the entity's last accepted record when this was written; None: it
-        is not known, and this one is accepted. Raises BadRecord: it is skipped; Outdated: so it is by all.
+        """Take in the next record. `after`: the offset of the entity's last accepted record when this one was
+        written, -1 for none; None: it is not known, and this one is accepted. `after_tombstone`: that one
+        was a tombstone. `problem`: why it is no good, whatever its value. Raises BadRecord: it is skipped;
+        Outdated: it is skipped by all readers.
 
         With (o, a) of the last accepted one, another is accepted if after > a. In a log that was never
         compacted that is after = o, for no accepted record stands between a and o. A reader behind a
@@ -163,16 +214,26 @@ class TopicLog:
         3, 5 (after 3), 7 (after 3, refused), 9 (after 5). Who begins at 5 refuses 7 and accepts 9; who begins
         at 7 takes it for accepted, with a = 3, and accepts 9 too.
         """
-        try:
-            entity = read_key(key)
-            new = read_value(entity, value)
-        except BadRecord as error:
-            if error.entity is not None:
-                self.doubtful.add(error.entity)
-            raise
-        if after is not None and entity in self._accepted and after <= self._accepted[entity][1]:
+        entity = read_key(key)
+        bad: BadRecord | None = BadRecord(problem, entity) if problem else None
+        new = NOTHING
+        if bad is None:
+            try:
+                new = read_value(entity, value)
+            except BadRecord as error:
+                bad = error
+        if after is not None and not -1 <= after < offset:
+            after, after_tombstone = None, False
+        last = self._accepted.get(entity)
+        on_nothing = after == -1 or after_tombstone
+        is_outdated = after is not None and last is not None and last.outdates(after, on_nothing=on_nothing)
+        if not is_outdated:
+            self._accepted[entity] = _Accepted(offset, offset - 1 if after is None else after, value is None)
+        if bad is not None:
+            self.doubtful.add(entity)
+            raise bad
+        if is_outdated:
             raise Outdated(f"written after offset {after}, and not the first to be so", entity)
-        self._accepted[entity] = (offset, offset - 1 if after is None else after)
         self.doubtful.discard(entity)
         old = self.entries.get(entity, NOTHING)
         if new.limits:

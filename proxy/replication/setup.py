@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from sluice.protocol.errors import ProtocolError
 from sluice.proxy.config.listener import ListenerOptions
+from sluice.proxy.config.quotas import QuotaOptions
 from sluice.proxy.config.replication import ReplicationOptions
 from sluice.proxy.runtime.supervision import Work
 from sluice.proxy.session.policy import SessionPolicy
@@ -54,12 +55,14 @@ def check_cluster(options: ReplicationOptions) -> list[Finding]:
 class ReplicationSetup:
     """Raises ConfigError for a file that cannot be used."""
 
-    def __init__(self, options: ReplicationOptions | None, quota_file: Path | None) -> None:
+    def __init__(self, options: ReplicationOptions | None, quotas: QuotaOptions) -> None:
+        """`quotas`: of the same configuration; the throttles may stand in its file."""
         self._options = options
         self.replication: Replication | None = None
         """None: no listener has followers that are throttled"""
         self._watch: ReplicationWatch | None = None
         if options is not None:
+            from sluice.proxy.quota_store.source import refuse_both
             from sluice.proxy.replication.watch import ReplicationWatch
 
             self.replication = Replication(
@@ -69,7 +72,8 @@ class ReplicationSetup:
                 window_num=options.window_num,
                 window_size_s=options.window_size_s,
             )
-            self._watch = ReplicationWatch(options, self.replication, quota_file)
+            check = partial(refuse_both, quotas)
+            self._watch = ReplicationWatch(options, self.replication, quotas.file, check)
 
     def told(self, policy: SessionPolicy, listener: ListenerOptions) -> SessionPolicy:
         """The policy of a listener, with its followers' replication."""

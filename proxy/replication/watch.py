@@ -8,9 +8,8 @@ While nobody can be asked, what was last known stays in force.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final
@@ -24,14 +23,14 @@ from sluice.protocol.errors import ProtocolError
 from sluice.proxy.config.replication import ReplicationOptions
 from sluice.proxy.kafka_client.call import call
 from sluice.proxy.kafka_client.clients import ClusterAccess, TopicRefused
-from sluice.proxy.runtime.file_work import FileHangs, FileWork, within
+from sluice.proxy.replication.section_file import SectionFile
+from sluice.proxy.runtime.file_work import FileWork
 from sluice.proxy.runtime.log import get_logger
 from sluice.proxy.session.replication.checks import ClusterState, findings
 from sluice.proxy.session.replication.followers import Replication
-from sluice.quotas.files.config_error import ConfigError
-from sluice.quotas.files.load import read_text
-from sluice.quotas.files.quota_file import replication_of
+from sluice.quotas.files.quota_file import take_all
 from sluice.quotas.files.replication_section import ReplicationSection
+from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.replication.limits import (
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
@@ -59,16 +58,16 @@ class ReplicationWatch:
     """Follows the throttles that concern one leader."""
 
     def __init__(
-        self, options: ReplicationOptions, replication: Replication, quota_file: Path | None = None
+        self,
+        options: ReplicationOptions,
+        replication: Replication,
+        quota_file: Path | None = None,
+        check: Callable[[QuotaLimits], None] = take_all,
     ) -> None:
-        """`quota_file`: where the throttles stand if their source is `quotas`. Raises ConfigError for a file
-        that cannot be used."""
-        self._quota_file = quota_file if options.source == "quotas" else None
-        self._section = ReplicationSection()
-        if self._quota_file is not None:
-            file = self._quota_file
-            self._section = replication_of(within(str(file), lambda: read_text(file, "quota")), str(file))
-        self._file_work: FileWork[str] = FileWork()
+        """`quota_file`: where the throttles stand if their source is `quotas`; `check`: as SectionFile's.
+        Raises ConfigError for a file that cannot be used."""
+        in_file = quota_file if options.source == "quotas" else None
+        self._section_file = None if in_file is None else SectionFile(in_file, check)
         self._settings_work: FileWork[dict[str, Any]] = FileWork()
         self._options = options
         self._replication = replication
@@ -163,8 +162,9 @@ class ReplicationWatch:
                     rate = parse_rate(key, value)
                     if rate is not None:
                         rates[key][node_id] = rate
-        if self._quota_file is not None:
-            return await self._read_section(client, [broker.node_id for broker in brokers], largest)
+        if self._section_file is not None:
+            section = await self._section_file.read()
+            return await self._state_of(section, client, [broker.node_id for broker in brokers], largest)
         if not any(rates.values()):
             return ClusterState(response_max_bytes=largest)
         topics = await self._topics(client)
@@ -198,17 +198,14 @@ class ReplicationWatch:
     async def _topics(self, client: AIOKafkaClient) -> Any:
         return (await call(client, MetadataRequest(topics=MetadataRequest.ALL_TOPICS))).topics
 
-    async def _read_section(
-        self, client: AIOKafkaClient, brokers: list[int], largest: Mapping[int, int]
+    async def _state_of(
+        self,
+        section: ReplicationSection,
+        client: AIOKafkaClient,
+        brokers: list[int],
+        largest: Mapping[int, int],
     ) -> ClusterState:
-        """The throttles of the quota file; while it cannot be used those before stay."""
-        assert self._quota_file is not None
-        try:
-            text = await self._file_work.run(partial(read_text, self._quota_file, "quota"))
-            self._section = await asyncio.to_thread(replication_of, text, str(self._quota_file))
-        except (ConfigError, FileHangs) as error:  # what is wrong the reload of the quotas says
-            _log.debug("replication_section_refused", reason=str(error))
-        section = self._section
+        """The throttles that the quota file sets, in the cluster as it is now."""
         if section.is_empty:
             return ClusterState(response_max_bytes=largest)
         topics = await self._topics(client)

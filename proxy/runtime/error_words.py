@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import os
+from errno import EMFILE, ENFILE
 from ssl import SSLError
+from typing import Final
+
+OUT_OF_DESCRIPTORS: Final = frozenset({EMFILE, ENFILE})
+"""numbers of errors that are this process's or machine's own: they say nothing of the other side"""
 
 
 def words_of(error: Exception) -> str:

@@ -17,6 +17,8 @@ from sluice.quotas.files.config_error import ConfigError, Problem
 
 LIMIT_S: Final = 10.0
 """for one look at a file: beyond that it hangs"""
+_LAST_WAIT_S: Final = 3.0
+"""longest wait, at the end of the process, for a writing that is under way"""
 
 _Found = TypeVar("_Found")
 
@@ -56,6 +58,13 @@ class FileWork(Generic[_Found]):
         if self._under_way is not None:
             raise FileHangs("the last one still waits for the file system")
         return await self.run(work)
+
+    async def run_last(self, work: Callable[[], _Found]) -> _Found:
+        """The same at the end of the process: one under way, whose task was cancelled, is waited for a few
+        seconds, unless it hangs already."""
+        if self._under_way is not None and not self._hangs:
+            await asyncio.wait((self._under_way,), timeout=min(_LAST_WAIT_S, self._limit_s))
+        return await self.run_anew(work)
 
 
 def _begun(work: Callable[[], _Found]) -> asyncio.Future[_Found]:

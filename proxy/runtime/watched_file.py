@@ -92,6 +92,7 @@ class WatchedFiles:
         self._seen: Seen = ()
         self._settled = False
         self._refused_hash = ""
+        self._refused_error = ""
         self._again_unix_s = inf  # when what was refused is tried again, unchanged
         self._hangs = False
 
@@ -132,6 +133,7 @@ class WatchedFiles:
             self._again_unix_s = inf
             return self._failed(ReloadOutcome.UNREADABLE, content_hash)
         if content_hash == self._refused_hash:
+            self.status.last_error = self._refused_error  # a hang in between has put its own there
             return None
         if content_hash != self.status.hash:
             return ReloadOutcome.SUCCESS
@@ -151,6 +153,7 @@ class WatchedFiles:
         """The content with this hash cannot be used; it is not tried again until it changes, or until
         `again_unix_s`."""
         self._refused_hash = content_hash
+        self._refused_error = str(error)
         self._again_unix_s = again_unix_s
         self._failed(ReloadOutcome.INVALID, error)
 

@@ -25,6 +25,7 @@ from sluice.protocol.errors import MalformedFrame, ProtocolError
 from sluice.protocol.headers import RESPONSE_HEAD_BYTES, request_body, response_body
 from sluice.protocol.primitives import int16, skip_tags
 from sluice.protocol.produce import ProduceUsage
+from sluice.protocol.record_batch import CODEC_BITS
 from sluice.protocol.throttle_field import at_fixed_offset, raise_at_fixed_offset, raise_in_whole
 from sluice.proxy.session.identity import Identity
 from sluice.proxy.session.in_flight import MAX_IN_FLIGHT, InFlight
@@ -39,10 +40,10 @@ from sluice.usage.request_cost import RequestCosts, request_cost_ms
 IN_FLIGHT_WITHIN_QUOTA: Final = 6
 """Requests of a connection under way while its entity owes nothing: one more than idempotent producers have,
 whose reader would else be stopped and started again for every five"""
+IN_FLIGHT_IN_DEBT: Final = 1
 _HEAD_BYTES: Final = 1024
 _KEPT_MAX_BYTES: Final = 512 * 1024
 _ATTRIBUTES_AT: Final = 21
-_CODEC_BITS: Final = 7
 
 
 _Mark: TypeAlias = tuple[int, int, int, int, bool]
@@ -57,11 +58,11 @@ class RequestTime:
         "_costs",
         "_delays",
         "_identity",
-        "_marks",
         "_one_batch",
         "_pace",
         "_shared",
         "_usage",
+        "marks",
         "sensor",
     )
 
@@ -82,7 +83,8 @@ class RequestTime:
         self._address = address
         self._usage = ProduceUsage()
         self._one_batch = OneBatch()
-        self._marks: list[_Mark] = []
+        self.marks: list[_Mark] = []
+        """of the Produces under way, in order"""
         self.sensor = sensor
         """whose limit it is; exempt: measured only"""
 
@@ -119,7 +121,7 @@ class RequestTime:
             buf, client_id_end, end if end < frame_end else frame_end, frame_end, version
         )
         if found is not None:
-            self._marks.append((correlation_id, 1, *found, acks != 1))
+            self.marks.append((correlation_id, 1, *found, acks != 1))
             return
         usage = self._usage
         try:
@@ -135,8 +137,8 @@ class RequestTime:
             self._one_batch.walked(buf, client_id_end, version, usage)
             at = usage.first_batch + _ATTRIBUTES_AT + 1
             if at < min(end, frame_end):
-                codec = buf[at] & _CODEC_BITS
-        self._marks.append((correlation_id, len(usage.batches), records, codec, acks != 1))
+                codec = buf[at] & CODEC_BITS
+        self.marks.append((correlation_id, len(usage.batches), records, codec, acks != 1))
 
     @staticmethod
     def can_tell(pos: int, end: int, frame_end: int, api_key: int, version: int) -> bool:
@@ -166,7 +168,7 @@ class RequestTime:
         batches = records = codec = 0
         acks_all = False
         if api_key == PRODUCE:
-            marks = self._marks
+            marks = self.marks
             mark = marks.pop(0) if marks and marks[0][0] == correlation_id else None
             _, batches, records, codec, acks_all = mark or self._take_mark(correlation_id)
         elif api_key in AUTHENTICATION_APIS and _is_fine(buf, pos, min(end, frame_end), api_key, version):
@@ -188,7 +190,7 @@ class RequestTime:
             self._shared.recorder.exempt_request_ms["rule"] += cost_ms
             return
         if clears_at_ms <= now_ms:
-            if self._pace.max_in_flight != IN_FLIGHT_WITHIN_QUOTA:
+            if self._pace.max_in_flight == IN_FLIGHT_IN_DEBT:
                 self._set_in_flight(in_debt=False)
             return
         last_ms = self._pace.latest_ms(delay_limit_ms(api_key), now_ms)
@@ -220,7 +222,7 @@ class RequestTime:
 
     def _take_mark(self, correlation_id: int) -> _Mark:
         """The mark of the answered Produce: the first, unless it went on before there was a limit."""
-        marks = self._marks
+        marks = self.marks
         for index, mark in enumerate(marks):
             if mark[0] == correlation_id:
                 del marks[: index + 1]
@@ -228,7 +230,11 @@ class RequestTime:
         return (correlation_id, 1, 1, 0, False)
 
     def _set_in_flight(self, *, in_debt: bool) -> None:
-        self._pace.max_in_flight = 1 if in_debt else IN_FLIGHT_WITHIN_QUOTA
+        """In shadow mode, and for whom an exempt rule covers, as without a limit."""
+        if self.sensor.shadow:
+            self._pace.max_in_flight = MAX_IN_FLIGHT
+        else:
+            self._pace.max_in_flight = IN_FLIGHT_IN_DEBT if in_debt else IN_FLIGHT_WITHIN_QUOTA
 
     def _event(
         self,

@@ -23,6 +23,7 @@ from sluice.proxy.session.mutations.requests import MutationRequests
 from sluice.proxy.session.other_requests import OtherRequests
 from sluice.proxy.session.own_topic.topic_acl import Judge, TopicGuard
 from sluice.proxy.session.policy import SessionPolicy, SharedState
+from sluice.proxy.session.produce.leaving import Leaving
 from sluice.proxy.session.produce.requests import HEAD_ENOUGH_BYTES
 from sluice.proxy.session.produce.unacknowledged import unacknowledged
 from sluice.proxy.session.producer_ids.transactions import TransactionRequests
@@ -41,7 +42,7 @@ class RequestSide(FetchSide):
     side."""
 
     __slots__ = (
-        "_client_id_length", "_frame_limit", "_guard", "_others", "_quotas", "_topic_defaults",
+        "_client_id_length", "_frame_limit", "_guard", "_leaving", "_others", "_quotas", "_topic_defaults",
         "quota_requests", "raw_tokens",
     )  # fmt: skip
 
@@ -67,7 +68,8 @@ class RequestSide(FetchSide):
             )
         self._others.quota_requests = self.quota_requests
         self._topic_defaults = shared.topic_defaults
-        self._guard = None
+        self._leaving: Leaving | None = None
+        self._guard: TopicGuard | Leaving | None = None
         if shared.own_topic is not None:
             self._guard = TopicGuard(
                 shared.own_topic, identity, in_flight, local, self._records, self._drop_frame
@@ -113,10 +115,51 @@ class RequestSide(FetchSide):
             self._throttling.ids.dropped(now_ms)
         self._throttling.produces.drop(now_ms)
 
+    def leaves(self) -> None:
+        """The client has left, while it was held or muted."""
+        if self._leaving is None:
+            self.client_left = True
+            guard = self._guard
+            assert not isinstance(guard, Leaving)
+            self._guard = self._leaving = Leaving(
+                self._pace, guard, self._is_for_nobody, self._drop_unforwarded
+            )
+
+    def wake_for_ids(self, now_ms: float, *, left_since: bool) -> None:
+        """The request that waits for its producer ids: its turn, or its time, may have come. `left_since`:
+        its client has left meanwhile."""
+        ids = self._throttling.ids
+        assert ids is not None
+        if left_since and ids.acks != 0:
+            ids.dropped(now_ms)
+            self.skip_held()
+        elif ids.woken(now_ms):
+            self._pace.release(0.0)  # the shell gives it again
+        else:
+            self._pace.wake_at_ms = ids.wake_at_ms
+
+    def skip_held(self) -> None:
+        """The client has left: the held request, given again, is dropped, and so is what is answered behind
+        it."""
+        assert self._leaving is not None
+        self._leaving.drops = True
+        self._pace.release(0.0)
+
+    def client_closed(self, cause: DisconnectCause) -> None:
+        """No more bytes come. `cause`: why, if nothing was dropped because the client had left."""
+        detail = "" if self._leaving is None else self._leaving.detail
+        self._pace.end(DisconnectCause.LEFT_WHILE_HELD if detail else cause, detail, at_boundary=True)
+
+    def _drop_unforwarded(self, pos: int, arrived_end: int, frame_end: int) -> None:
+        """As `_drop_frame`, of a request that does not count."""
+        self._drop_frame(pos, arrived_end, frame_end)
+        self.count -= 1
+
     def closed(self) -> None:
         """Nothing comes any more. What holds a method of this side lets go of it: in a circle it would stay
         until the garbage collector comes."""
-        self.quota_requests = self._others.quota_requests = self._others.transactions = self._guard = None
+        self.quota_requests = self._others.quota_requests = self._others.transactions = None
+        self._guard = self._leaving = None
 
     def name_broker(self, broker: str) -> None:
         """The one that requests go to, in their records."""
@@ -189,20 +232,22 @@ class RequestSide(FetchSide):
         self.bytes_read += pos - start
         return pos
 
-    def take_unacknowledged(self, kept: bytearray, now_ms: float) -> int:
-        """Count the Produces with acks = 0 that `kept` begins with; returns their bytes. 0 where each would
-        have to be judged: before a login, for producer ids, for the quota topic."""
-        throttling = self._throttling
+    def take_unacknowledged(self, kept: bytearray, now_ms: float) -> bytearray:
+        """Count the Produces with acks = 0 in `kept`, and return them. None where each would have to be
+        judged: before a login, for producer ids, for the quota topic."""
+        throttling, goes = self._throttling, bytearray()
         if throttling.are_ids_due:
             self._look_up_ids(now_ms)
-        if not self._identity.authenticated or self._guard is not None or throttling.ids is not None:
-            return 0
-        passed = 0
-        for end, version in unacknowledged(kept):
-            self.pass_unacknowledged(version, end - passed, now_ms)
-            passed = end
-        self.bytes_read += passed
-        return passed
+        guard = self._guard if self._leaving is None else self._leaving.guard
+        ids = throttling.ids
+        if not self._identity.authenticated or guard is not None or (ids is not None and not ids.gates_only):
+            return goes
+        with memoryview(kept) as view:
+            for begin, end, version in unacknowledged(kept):
+                self.pass_unacknowledged(version, end - begin, now_ms)
+                goes += view[begin:end]
+        self.bytes_read += len(goes)
+        return goes
 
     def _rest_of_frame(self, start: int, end: int) -> int:
         """More of a frame that is judged has come, or is dropped. Returns its end; all of it has come only if
@@ -228,10 +273,10 @@ class RequestSide(FetchSide):
         return end + 1
 
     def _guarded(
-        self, guard: TopicGuard, judge: Judge, begin: bytes | tuple[()] | None, api_key: int
+        self, guard: TopicGuard | Leaving, judge: Judge, begin: bytes | tuple[()] | None, api_key: int
     ) -> tuple[Judge, bytes | tuple[()]]:
-        """The guard of the own topic looks first, and then has `judge` go on. It is told whose request is
-        refused, so that the client id is always looked for."""
+        """The guard of the own topic, or of who has left, looks first, and then has `judge` go on. It is told
+        whose request is refused, so that the client id is always looked for."""
         if self._flows is not None:
             self._identity.flow = self._flows.other(api_key)
         guard.then = judge
@@ -296,8 +341,6 @@ class RequestSide(FetchSide):
             raise NotAuthenticated("a request before authentication")
 
     def _judge_of_others(self, api_key: int, now_ms: float) -> Judge:
-        if self.client_left and self._is_for_nobody:
-            return self._end_for_nobody
         if self._throttling.are_ids_due and api_key in PRODUCER_ID_APIS:
             self._look_up_ids(now_ms)
         return self._others.judge

@@ -261,10 +261,17 @@ class AnswerSide:
         about; None: more of the answer must come first."""
         entry = self._in_flight[0]
         _, api_key, version, _, _, _, _, _, sensor, work = entry
-        replicas = self._requests.replicas
-        request_time = self._throttling.request_time
+        throttling = self._throttling
+        request_time = throttling.request_time
         throttle_ms = 0.0
         try:
+            if work is NONE and frame_end <= end and request_time is not None:  # the commonest
+                request_time.charge(
+                    buf, pos, end, frame_end, entry, throttling.delay_limit_ms, now_ms,
+                    at_boundary=self._requests.at_boundary,
+                )  # fmt: skip
+                return 0.0
+            replicas = self._requests.replicas
             if end < frame_end and not self._enough_arrived(
                 buf, pos, end, frame_end, api_key, version, work, request_time
             ):
@@ -272,17 +279,22 @@ class AnswerSide:
             if work is CHARGE:
                 if sensor is not None:
                     throttle_ms = charge_fetch(
-                        self._throttling, buf, pos, end, frame_end, entry, sensor, now_ms,
+                        throttling, buf, pos, end, frame_end, entry, sensor, now_ms,
                         at_boundary=self._requests.at_boundary,
                     )  # fmt: skip
             elif work is not NONE:
                 throttle_ms = self._work_on_answer(buf, pos, end, frame_end, entry, now_ms)
             if work is REPLICA and replicas is not None:
                 replicas.begin(buf, pos, end, frame_end, now_ms)
-            elif self._throttling.charges_answers or work is CLUSTER_ACTION or work is FOLLOWER:
-                self._throttling.charge_answer(
+            elif work is CLUSTER_ACTION or work is FOLLOWER:
+                throttling.charge_cluster_action(
                     buf, pos, end, frame_end, entry, now_ms, self._requests.at_boundary
                 )
+            elif request_time is not None:
+                request_time.charge(
+                    buf, pos, end, frame_end, entry, throttling.delay_limit_ms, now_ms,
+                    at_boundary=self._requests.at_boundary,
+                )  # fmt: skip
             if work is MUTATION:
                 self._reader().begin_results(buf, pos, end, frame_end, now_ms)
             if self._addresses is not None and work is not NONE:

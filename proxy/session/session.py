@@ -262,43 +262,43 @@ class Session:
         if self.pace.is_hold_suspended:
             self.pace.wake_at_ms = now_ms + _LOOK_AGAIN_MS
             return
-        produces = self._throttling.produces
+        requests, produces = self._requests, self._throttling.produces
+        left_since = client_left and not requests.client_left
+        if left_since:
+            requests.leaves()
         held = produces.held
         if self.pace.state is State.HOLDING and held is None:
-            if self._wake_fetch(now_ms, client_left) or self._wake_mutation(now_ms, client_left):
-                return
-            self._requests.wake_for_ids(now_ms, client_left)
+            if not self._wake_mutation(now_ms, client_left) and not self._wake_fetch(now_ms, client_left):
+                requests.wake_for_ids(now_ms, left_since=left_since)
             return
         if held is None or self.pace.state is not State.HOLDING:
-            self._requests.client_left = client_left
             self.pace.wake(now_ms)
             return
-        left_since = client_left and not self._requests.client_left
         if left_since and not held.acks and produces.outlast(now_ms):
-            self._requests.client_left = True
             return
         if not left_since and not produces.is_turn(now_ms):
             return
-        self._requests.client_left = client_left
         if not left_since and produces.is_over_budget(now_ms):
             self._throttling.refuse_held(now_ms)
             return
         taken = produces.take(now_ms, left_since)
         if taken is not None:
-            self._requests.release(taken, now_ms)
+            requests.release(taken, now_ms)
+            return
+        requests.drop_held(now_ms)
+        if held.acks:
+            requests.skip_held()
         else:
-            self._requests.drop_held(now_ms)
-            self._requests.leave_behind(held.acks, held.request_bytes)
+            requests.leave_behind(held.request_bytes)
 
     def _wake_fetch(self, now_ms: float, client_left: bool) -> bool:
         """True: what is held is a Fetch. It is given again if its time has come."""
         fetches = self._throttling.fetches
-        if not fetches.is_held:
+        if not self._throttling.is_fetch_held:
             return False
-        self._requests.client_left = client_left
         if client_left:
             fetches.drop(now_ms)
-            self.pace.end(DisconnectCause.LEFT_WHILE_HELD, "a Fetch not forwarded", at_boundary=True)
+            self._requests.skip_held()
         elif fetches.is_turn(now_ms):
             self.pace.release(0.0)
         return True
@@ -310,10 +310,9 @@ class Session:
             return False
         if now_ms < self.pace.wake_at_ms - EARLY_MS:
             return True
-        self._requests.client_left = client_left
         if client_left:
-            detail = mutations.drop_held(now_ms) or ""
-            self.pace.end(DisconnectCause.LEFT_WHILE_HELD, detail, at_boundary=True)
+            mutations.drop_held(now_ms)
+            self._requests.skip_held()
         else:
             self._requests.pass_on(mutations.release(now_ms))
         return True
@@ -331,7 +330,7 @@ class Session:
 
     def client_closed(self, cause: DisconnectCause) -> None:
         """No more bytes come from the client, and all that came have been given to `client_data`."""
-        self.pace.end(cause, "", at_boundary=True)
+        self._requests.client_closed(cause)
 
     def broker_closed(self, cause: DisconnectCause) -> None:
         """The broker ends the connection. If it owes answers, the log shall say to what."""
@@ -359,11 +358,10 @@ class Session:
             self._drop_held(now_ms)
         self.pace.end(cause, "", at_boundary=self._requests.at_boundary)
 
-    def take_unacknowledged(self, kept: bytearray, now_ms: float) -> int:
-        """Draining: how many bytes at the begin of what is kept are to go all the same, for nobody sends them
-        again. They count."""
+    def take_unacknowledged(self, kept: bytearray, now_ms: float) -> bytearray:
+        """Draining: what goes all the same of what is kept, for nobody sends it again. It counts."""
         if self.pace.state is not State.ENDING or self.pace.close_cause is not DisconnectCause.DRAINED:
-            return 0
+            return bytearray()
         return self._requests.take_unacknowledged(kept, now_ms)
 
     def closed(self, now_ms: float) -> None:

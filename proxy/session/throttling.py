@@ -35,10 +35,10 @@ class Throttling:
     """What one connection owes, and how it is paced."""
 
     __slots__ = (
-        "_address", "_budget", "_delays", "_identity", "_is_new", "_log", "_pace", "_policy", "_shared",
-        "_wake", "_was_fetch_held", "are_ids_due", "arrivals", "charges_answers", "fetch_sensor", "fetches",
-        "generation", "ids", "is_group", "known", "mutation_sensor", "produce_sensor", "produces",
-        "request_time",
+        "_address", "_budget", "_delays", "_identity", "_is_fetch_told", "_is_new", "_log", "_pace",
+        "_policy", "_shared", "_wake", "_was_fetch_held", "are_ids_due", "arrivals", "charges_answers",
+        "fetch_sensor", "fetches", "generation", "ids", "is_group", "known", "mutation_sensor",
+        "produce_sensor", "produces", "request_time",
     )  # fmt: skip
 
     def __init__(
@@ -68,13 +68,14 @@ class Throttling:
         self.request_time: RequestTime | None = None
         """charges what requests cost the broker; None: the principal has no limit on it"""
         self.charges_answers = False
-        """every answer is to be given to `charge_answer`"""
+        """request time is limited: every answer is charged"""
         self.generation = _NEVER
         """of the quotas when the sensors were looked up"""
         self.is_group = False
         """the connection has carried a group request"""
         self._is_new = True  # no request has been judged whose user is known
-        self._was_fetch_held = False  # the Fetch that is answered next, and it was told so
+        self._was_fetch_held = False  # the Fetch that is answered next
+        self._is_fetch_told = False  # and its hold is in the log
         self.ids: ProduceIds | None = None
         """judges the producer ids of Produce requests; None: the user has no limit for them"""
         self.are_ids_due = False
@@ -166,7 +167,7 @@ class Throttling:
             return quotas.id_limit(identity.user, identity.client_id, self._address) is not None
         return self.ids is not None and not self.ids.gates_only
 
-    def charge_answer(
+    def charge_cluster_action(
         self,
         buf: bytearray,
         pos: int,
@@ -176,8 +177,8 @@ class Throttling:
         now_ms: float,
         at_boundary: bool,
     ) -> None:
-        """The answer to `entry` is charged by what is judged by every answer, whatever its API:
-        request_percentage; or counted as exempt from that."""
+        """The answer to `entry`, of a request that brokers send each other, is counted as exempt from
+        request_percentage; or charged, where the broker refused it."""
         if entry[9] is FOLLOWER or (
             entry[9] is CLUSTER_ACTION
             and not (frame_end <= end and is_refused(buf, pos, frame_end, entry[1], entry[2]))
@@ -230,6 +231,7 @@ class Throttling:
         clears_at_ms = charge(response_bytes, now_ms)
         mute_ms = 0.0
         was_held, self._was_fetch_held = self._was_fetch_held, False
+        is_told, self._is_fetch_told = self._is_fetch_told, False
         if clears_at_ms > now_ms:
             if sensor.shadow:
                 self._log.note_shadow(
@@ -240,9 +242,13 @@ class Throttling:
                 clears_at_ms = min(clears_at_ms, last_ms)
                 mute_ms = clears_at_ms - now_ms
                 sensor.count_over(response_bytes, clears_at_ms)
-                self._pace.mute(clears_at_ms, now_ms, QuotaKind.FETCH, at_boundary=at_boundary)
+                if was_held and reserved and api_key == FETCH and not self.is_group:
+                    # The next Fetch takes its place among those who wait, as in ProduceTurns.
+                    self.fetches.paid_at_ms = clears_at_ms
+                else:
+                    self._pace.mute(clears_at_ms, now_ms, QuotaKind.FETCH, at_boundary=at_boundary)
                 self._log.add(
-                    EventKind.MUTE, sensor, api_key, mute_ms, response_bytes, now_ms, continues=was_held
+                    EventKind.MUTE, sensor, api_key, mute_ms, response_bytes, now_ms, continues=is_told
                 )
         if reserved:
             self.fetches.settle(sensor, reserved, response_bytes, now_ms)
@@ -252,7 +258,22 @@ class Throttling:
         """For the log: a Fetch waits for its turn. To wait for what another may bring is no throttling."""
         if sensor.tokens(now_ms) <= 0.0:
             self._was_fetch_held = True
-            self._log.add(EventKind.HOLD, sensor, api_key, self._pace.wake_at_ms - now_ms, 0, now_ms)
+            hold_ms = self._pace.wake_at_ms - max(now_ms, self.fetches.paid_at_ms)
+            self._is_fetch_told = hold_ms > 0.0
+            if self._is_fetch_told:
+                self._log.add(EventKind.HOLD, sensor, api_key, hold_ms, 0, now_ms)
+
+    @property
+    def is_fetch_held(self) -> bool:
+        """What waits is a Fetch, and no request that waits for its producer ids."""
+        ids = self.ids
+        return self.fetches.is_held and not (ids is not None and ids.is_holding)
+
+    def let_fetch_go(self, now_ms: float) -> float:
+        """A held Fetch goes, for its limit is none now, or in shadow mode. Returns how long it was held, in
+        ms."""
+        self._was_fetch_held = self._is_fetch_told = False
+        return self.fetches.let_go(now_ms)
 
     def note_fetch_refusal(self, sensor: Sensor, now_ms: float) -> None:
         """For the log: a Fetch found no turn in time, and gets no records."""

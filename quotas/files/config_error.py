@@ -109,8 +109,9 @@ def measure_of(key: str) -> str:
 
 
 def number_meant(value: object, measure: str) -> str:
-    """`; write 1048576` for a text as `1MB`, `1 MiB/s`, `1,048,576` or '1048576' in quotes where a number in
-    `measure` (see measure_of; `%`: a percentage) must be. Else empty."""
+    """`; write 1048576` for a text as `1 MiB/s`, `1,048,576` or '1048576' in quotes where a number is to be;
+    `measure`: see measure_of, or `%`, a percentage. By `1MB` and `1M` people mean either, so these are told
+    as `; write 1000000 (1 MB) or 1048576 (1 MiB)`. Else empty."""
     if not isinstance(value, str):
         return ""
     text = value.strip()
@@ -119,22 +120,40 @@ def number_meant(value: object, measure: str) -> str:
     if _PLAIN.fullmatch(text):
         return f"; write {int(re.sub(_SEPARATORS, '', text))}"  # of digits of any script
     found = _WITH_UNIT.fullmatch(text)
-    factor = None if found is None else _factor(found[2].lower(), measure)
-    return "" if found is None or factor is None else f"; write {float(found[1]) * factor:.15g}"
+    if found is None:
+        return ""
+    factors = _bytes_factors(found[2].lower()) if measure == "bytes" else _factors(found[2].lower(), measure)
+    amount = float(found[1])
+    ways = [
+        f"{amount * factor:.15g}{f' ({amount:.15g} {unit})' if len(factors) > 1 else ''}"
+        for unit, factor in factors
+    ]
+    return f"; write {' or '.join(ways)}" if ways else ""
 
 
-def _factor(unit: str, measure: str) -> float | None:
-    """What a number with this unit is to be multiplied by; None: it is no unit of this measure."""
+def _bytes_factors(unit: str) -> list[tuple[str, float]]:
+    """What a number with this unit may be multiplied by, and the unit of which that is meant; none: it is no
+    unit of bytes."""
+    power = _THOUSANDS.get(unit[0], 0)
+    rest = unit[1 if power else 0 :]
+    letter = unit[0].upper()
+    binary = (f"{letter}iB", 1024.0**power)
+    if rest in {"ib", "ibyte", "ibytes"} and power:
+        return [binary]
+    if rest not in {"", "b", "byte", "bytes"}:
+        return []
+    return [(f"{'k' if letter == 'K' else letter}B", 1000.0**power), binary] if power else [("B", 1.0)]
+
+
+def _factors(unit: str, measure: str) -> list[tuple[str, float]]:
+    """The same of the other measures."""
     if measure in {"s", "ms"}:
         factor = _SECONDS.get(unit)
-        return None if factor is None else factor * (1000.0 if measure == "ms" else 1.0)
+        return [] if factor is None else [(unit, factor * (1000.0 if measure == "ms" else 1.0))]
     if measure == "%":
-        return 1.0 if unit == "%" else None
-    power = _THOUSANDS.get(unit[0], 0)
-    if measure == "bytes":
-        is_size = unit[1 if power else 0 :] in {"", "b", "ib", "byte", "bytes", "ibyte", "ibytes"}
-        return 1024.0**power if is_size else None
-    return 1000.0**power if power and len(unit) == 1 else None
+        return [(unit, 1.0)] if unit == "%" else []
+    power = _THOUSANDS.get(unit, 0)
+    return [(unit, 1000.0**power)] if power else []
 
 
 def shown(value: object) -> str:

@@ -27,7 +27,7 @@ What the parts say is read by entries.py and sections.py. Knows not when to read
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from typing import Any, Final, TypeAlias
 
 from sluice.quotas.entity import QuotaEntity
@@ -52,6 +52,7 @@ __all__ = [
     "parse_quotas",
     "parse_quotas_in_steps",
     "replication_of",
+    "take_all",
 ]
 _ENTRIES_PER_STEP: Final = 100
 _LINES_PER_STEP: Final = 5_000
@@ -128,15 +129,24 @@ def limits_in_steps(document: YamlDocument, source: str) -> Generator[None, None
         raise QuotaFileError([Problem(error.message, source=source)]) from None
 
 
-def replication_of(text: str, source: str) -> ReplicationSection:
-    """The section `replication:` of a quota file. Raises QuotaFileError for what is wrong in it."""
+def take_all(_limits: QuotaLimits) -> None:
+    """The check of a quota file that may hold any limits: whatever can be read may be in force."""
+
+
+def replication_of(
+    text: str, source: str, check: Callable[[QuotaLimits], None] = take_all
+) -> ReplicationSection:
+    """The section `replication:` of a quota file; empty if there is none.
+
+    Raises QuotaFileError for whatever is wrong in the file, or whatever `check` raises for its limits: it is
+    put in force as a whole, or not at all.
+    """
     try:
-        reader = SectionReader(parse_yaml(text, source), source)
+        document = parse_yaml(text, source)
     except ConfigError as error:
         raise QuotaFileError(error.problems) from None
-    found = reader.replication()
-    if reader.problems:
-        raise QuotaFileError(reader.problems)
+    found = SectionReader(document, source).replication()
+    check(at_once(limits_in_steps(document, source)))  # which tells what is wrong in the section, too
     return found
 
 

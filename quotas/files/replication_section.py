@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from sluice.quotas.files.config_error import shown, unknown_key_message
+from sluice.quotas.files.config_error import number_meant, shown, unknown_key_message
 from sluice.quotas.files.yaml_lines import YamlPath, YamlValue
 from sluice.quotas.replication.limits import (
     FOLLOWER_RATE,
@@ -71,6 +71,15 @@ class ReplicationSection:
             self.replicas.get(FOLLOWER_REPLICAS, {}),
             leaders_of,
         )
+
+
+def rate_meant(value: object) -> str:
+    """What is meant by the value of a rate that is refused, as number_meant; empty for a whole number."""
+    try:
+        int(str(value))
+    except ValueError:
+        return number_meant(value, "bytes")
+    return ""
 
 
 def read_replication(top: YamlValue, problem: _Problem) -> ReplicationSection:
@@ -129,7 +138,7 @@ def _read_broker(
         try:
             rate = parse_rate(key, item[key])
         except ValueError as error:
-            problem((*at, key), str(error))
+            problem((*at, key), f"{error}{rate_meant(item[key])}")
             continue
         if broker_id in rates[key]:
             problem(at, f"broker {broker} has a rate already; put them together")

@@ -124,7 +124,8 @@ def _from(window: Window, now_unix_s: float) -> Iterator[tuple[int, int]]:
     """Those that are not over, in order; as far as one has to look for the next."""
     today = datetime.fromtimestamp(now_unix_s, UTC).date() - _AROUND
     day = today if window.first is None else max(today, window.first)
-    for number in range(_SEARCHED_DAYS + _AROUND.days):
+    # No window begins on 9999-12-31, which people write for never: there is no day behind it to end on.
+    for number in range(min(_SEARCHED_DAYS + _AROUND.days, (date.max - day).days)):
         found = _on(window, day + timedelta(days=number))
         if found is not None and found[1] > now_unix_s:
             yield found

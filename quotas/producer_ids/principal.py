@@ -36,6 +36,10 @@ _TO_60_BITS: Final = 29
 """ints below 2⁶⁰ take 32 bytes each, larger ones 36"""
 _MIN_LAYER_IDS: Final = 1_000
 _MAX_LAYER_IDS: Final = 10_000_000
+SMALL_PAIRS: Final = 256
+"""(id, partition) pairs; a principal that holds no more of them may go up to the ceiling itself"""
+SHARE_OF_LARGE: Final = 0.9
+"""of the ceiling, at which principals that hold more than SMALL_PAIRS stop"""
 _RANDOM: Final = SystemRandom()
 
 
@@ -113,14 +117,19 @@ class PairCeiling:
 
     A pair counts from its admission until the broker's expiration, or one eighth longer, after it was last
     seen. Known ids always pass, so a known id's further partitions count too but are not refused: the ceiling
-    stops ids.
+    stops ids. Its last tenth is for principals that hold little, so that a few that hold much do not keep all
+    others' ids out.
     """
 
-    __slots__ = ("max_of_one", "max_pairs", "reserved", "total")
+    __slots__ = ("_max_of_large", "max_at_once", "max_of_one", "max_pairs", "reserved", "total")
 
     def __init__(self, settings: ProducerIdSettings) -> None:
         self.max_pairs = settings.max_pairs
         self.max_of_one = int(settings.max_pairs * settings.principal_share)
+        self._max_of_large = int(settings.max_pairs * SHARE_OF_LARGE)
+        as_small = min(SMALL_PAIRS, self.max_pairs)
+        self.max_at_once = min(max(as_small, self._max_of_large), self.max_of_one)
+        """pairs of one request; one with more is never admitted"""
         self.total = 0
         """pairs remembered; what has expired is still in it until the next clean-up"""
         self.reserved = 0
@@ -128,10 +137,13 @@ class PairCeiling:
 
     def has_room(self, principal: PrincipalIds, count: int) -> bool:
         """May `count` pairs more be admitted?"""
-        return (
-            self.total + self.reserved + count <= self.max_pairs
-            and len(principal.pairs) + principal.reserved_pairs + count <= self.max_of_one
-        )
+        return count <= self.room(principal)
+
+    def room(self, principal: PrincipalIds) -> int:
+        """How many pairs more a principal may have; < 0: it has more than it may."""
+        held, taken = len(principal.pairs) + principal.reserved_pairs, self.total + self.reserved
+        as_small = min(SMALL_PAIRS - held, self.max_pairs - taken)
+        return min(max(as_small, self._max_of_large - taken), self.max_of_one - held)
 
     @property
     def heap_bytes(self) -> int:
@@ -230,12 +242,12 @@ class PrincipalIds:
 
     def see_known_pairs(self, keys: Iterable[int], now_ms: float) -> None:
         """As `see_pair`, of partitions that a known id writes to or adds to a transaction: no more of them
-        than the share.
+        than the ceiling has room for.
 
         The id passes all the same. But a partition is named in four bytes, whether it exists or not, so one
         request could fill our memory, and keep neighbours' ids out.
         """
-        pairs, room = self.pairs, self._ceiling.max_of_one - len(self.pairs)
+        pairs, room = self.pairs, self._ceiling.room(self)
         for key in keys:
             if not pairs.seen(key, now_ms) and room > 0:
                 self.see_pair(key, now_ms)
@@ -266,7 +278,7 @@ class PrincipalIds:
         ceiling."""
         fits = new <= self.main.capacity and resumed <= self.resumed.capacity
         forced_fits = new + resumed + self.forced_floor(is_member=is_member) <= self.forced.capacity
-        return (fits or forced_fits) and pairs <= self._ceiling.max_of_one
+        return (fits or forced_fits) and pairs <= self._ceiling.max_at_once
 
     def end_wait(self, producer_id: int) -> None:
         """Forget how long an id has waited: it is admitted."""

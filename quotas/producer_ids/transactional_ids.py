@@ -46,14 +46,21 @@ class TransactionalIds:
         self.over = 0
         """those of them that went before there was a token for them"""
 
-    def ask(self, key: int, now_ms: float) -> float:
-        """When the id may go: at once if it is known. Else its token is taken, also on credit; then
-        `brought` or `withdraw` follows."""
+    def ask(self, key: int, now_ms: float) -> tuple[float, float]:
+        """Take a token for an id that is not known, on credit too; then `brought` or `withdraw` follows.
+
+        Returns (when the id may go in ms, what was taken in tokens): at once and 0 for a known id. Less than
+        one token, or none, is taken where as much is owed as may be.
+        """
         if self._known.seen(key, now_ms) or self._level == inf:
-            return now_ms
+            return now_ms, 0.0
         self._refill(now_ms)
-        self._level = max(self._level - 1.0, -_MAX_DEBT_MS * self._refill_per_ms - 1.0)
-        return now_ms if self._level >= -_ROUNDING else now_ms - self._level / self._refill_per_ms
+        before = self._level
+        self._level = max(before - 1.0, -_MAX_DEBT_MS * self._refill_per_ms - 1.0)
+        taken = before - self._level
+        if self._level >= -_ROUNDING:
+            return now_ms, taken
+        return now_ms - self._level / self._refill_per_ms, taken
 
     def brought(self, key: int, eligible_at_ms: float, now_ms: float) -> None:
         """Its request goes to the broker. `eligible_at_ms`: what `ask` said."""
@@ -62,10 +69,11 @@ class TransactionalIds:
             self.new += 1
             self.over += eligible_at_ms > now_ms + 1.0
 
-    def withdraw(self, now_ms: float) -> None:
-        """The request will not go: its token comes back."""
+    def withdraw(self, taken: float, now_ms: float) -> None:
+        """The request will not go: what was taken for it, as `ask` said, comes back, and no more. Who asks
+        and leaves while all that may be owed is owed would fill the bucket else."""
         self._refill(now_ms)
-        self._level = min(self._level + 1.0, self._capacity)
+        self._level = min(self._level + taken, self._capacity)
 
     def expire(self, now_ms: float) -> bool:
         """Drop what is too old. True: beginning anew would change nothing."""

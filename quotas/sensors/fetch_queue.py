@@ -31,9 +31,9 @@ them shall not keep a bucket from one that reads, nor a reader keep them from th
 
 Who alternates between the two brings no more by it than any other: its place counts its bytes.
 
-Turns go by bytes, as those of held requests (hold_queue.py), but by where a request begins, not by where it
-would end (start-time fair queueing, Goyal et al. 1996), for that is known only from its answer. Knows no
-clock, no frames. Source: wire-semantics 1.3.
+A turn is left to a connection that was told to come now, as in hold_queue.py. Turns go by bytes, too, but by
+where a request begins, not by where it would end (start-time fair queueing, Goyal et al. 1996), for that is
+known only from its answer. Knows no clock, no frames. Source: wire-semantics 1.3.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from typing import Any, ClassVar, Final, Protocol
 from sluice.quotas.sensors.batch_sizes import BatchSizes
 from sluice.quotas.sensors.hold_queue import HoldQueue
 from sluice.quotas.sensors.hold_ticket import HoldTicket
-from sluice.quotas.sensors.place import Place
+from sluice.quotas.sensors.place import Expected, ExpectedFetches, Place
 
 _MOST_AT_RISK_MS: Final = 9_000.0
 """What fetches under way may bring at most, in time at the rate, if each brings the largest batch of the last
@@ -115,6 +115,7 @@ class FetchQueue(HoldQueue):
     )  # fmt: skip
 
     _ticket_type: ClassVar[type[HoldTicket]] = FetchTicket
+    _expected_type: ClassVar[type[Expected]] = ExpectedFetches
 
     def __init__(self, bucket: FetchBucket, ms_per_byte: float) -> None:
         super().__init__(ms_per_byte)
@@ -146,6 +147,10 @@ class FetchQueue(HoldQueue):
         if not self._parked:
             return self._bucket.free_ms(0.0, now_ms) <= now_ms
         return self._free_ms() <= now_ms
+
+    def awaits_others(self, place: FetchPlace, now_ms: float) -> bool:
+        """It is free, but its turn is that of a connection that was told to come now."""
+        return bool(self._expected) and self.awaits(place, 0.0, self._free_ms(), now_ms)
 
     def saw(self, place: FetchPlace, sizes: list[int], now_ms: float) -> None:
         """An answer brought batches of these bytes."""
@@ -196,13 +201,13 @@ class FetchQueue(HoldQueue):
     def settle(self, place: FetchPlace, reserved: float, charged: float, now_ms: float) -> None:
         """The answer of a Fetch has come, and its bytes were charged."""
         self.take_back(place, reserved)
-        if self._count:
+        if self._count or self._expected:
             # A turn at most: who took a whole burst before others came is not put behind many rounds.
             # Its own batches count: of the bucket's last ones they are none once others have brought as many.
             turn_bytes = max(self.batches.turn_bytes, place.batches.turn_bytes)
             most = max(place.tag, self.virtual_time) + turn_bytes
             place.tag = min(place.tag + charged, most)
-            self.virtual_time += charged / (self._readers_in + 1)
+            self.virtual_time += charged / (self._readers_in + len(self._expected) + 1)
             self.changed(now_ms)
 
     def keep_place(self, place: FetchPlace, begin_tag: float, told_ms: float) -> None:

@@ -17,7 +17,10 @@ tags than the next one that have to wait all the same: even then they do not wai
 Worked example, 1 MB/s, budget 8 s, an empty bucket, 17 requests of 1 MB at once. The first goes at once; 16
 wait, with turns at 1 … 16 s and deadlines at 8 s. Pace 16 MB ÷ 8 s: they go at 0.5, 1.0 … 8.0 s.
 
-Requests go by this plan whether their connections act at once or late. Source: wire-semantics 1.6.
+Requests go by this plan whether their connections act at once or late. A turn is left, for 50 ms at most, to
+the next request of a connection that has just had one or was told to come now, if its tag is lower: a small
+one would be overtaken each time while it is on its way. What was waited for in vain is no loss of the rate.
+Source: wire-semantics 1.6.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from typing import ClassVar, Final
 
 from sluice.quotas.sensors.hold_deadlines import HoldDeadlines
 from sluice.quotas.sensors.hold_ticket import HoldTicket
-from sluice.quotas.sensors.place import Expected, Place
+from sluice.quotas.sensors.place import MOST_COUNTED, Expected, Place
 
 _GAIN_MS: Final = 1.0
 """minimum gain before a wake-up is rescheduled"""
@@ -41,11 +44,6 @@ _DISTRUST_MS: Final = 60_000.0
 and again would let others pass their bound"""
 _DEAD_KEPT: Final = 64
 """of those who are out, and beside twice as many as wait: so many stay in the heap"""
-_PATIENCE: Final = 1.25
-_PATIENCE_MS: Final = 50.0
-"""So much later than it was told a client may come and still have its place: told · 1.25 + 50 ms"""
-_RETRY_MS: Final = 3_000.0
-"""and so much later where it was refused, for before it sends again it also waits by its own rules"""
 
 
 class HoldQueue:
@@ -54,10 +52,11 @@ class HoldQueue:
     __slots__ = (
         "_ahead", "_by_tag", "_clears_at_ms", "_count", "_deadlines", "_distrusts_until_ms", "_expected",
         "_max_debt_ms", "_ms_per_byte", "_number", "_seen_ms", "_served_ms", "_small_bytes", "held_bytes",
-        "virtual_time",
+        "virtual_time", "went_ms",
     )  # fmt: skip
 
     _ticket_type: ClassVar[type[HoldTicket]] = HoldTicket
+    _expected_type: ClassVar[type[Expected]] = Expected
 
     def __init__(self, ms_per_byte: float, max_debt_ms: float = inf) -> None:
         self._ms_per_byte = ms_per_byte
@@ -71,31 +70,28 @@ class HoldQueue:
         """in bytes: what a connection has been given that always waited"""
         self._clears_at_ms = 0.0  # when all that went is paid
         self._seen_ms = 0.0
-        self._served_ms = 0.0  # when the last one went
+        self._served_ms = 0.0  # the time of the last one, by the plan
         self._small_bytes = 0.0  # that may go beside the late ones
         self._ahead = 0  # so many went at a pace, before the quota could pay and before their deadlines
         self._distrusts_until_ms = -inf
-        self._expected = Expected()
+        self._expected = self._expected_type()
+        self.went_ms = -inf
+        """when the last one went"""
 
     def __len__(self) -> int:
         return self._count
 
     def enter(
-        self,
-        request_bytes: float,
-        eligible_at_ms: float,
-        deadline_ms: float,
-        now_ms: float,
-        wake: Callable[[], object] | None = None,
-        place: Place | None = None,
-    ) -> HoldTicket:
+        self, request_bytes: float, eligible_at_ms: float, deadline_ms: float, now_ms: float,
+        wake: Callable[[], object] | None = None, place: Place | None = None,
+    ) -> HoldTicket:  # fmt: skip
         """A request is held. `eligible_at_ms`: when all that was charged before it is paid. `wake` is called
         when it is to ask again earlier than it was told (`ask`). `place`: its connection's."""
         self._advance(now_ms)
         self._meet(eligible_at_ms, now_ms)
         begin_tag = self._begin_tag(place, now_ms)
         if place is not None:
-            self.came(place)
+            self._expected.came(place)
         self._number += 1
         ticket = self._ticket_type(request_bytes, begin_tag, self._number, deadline_ms, wake, place)
         ticket.ahead = self._ahead
@@ -155,17 +151,14 @@ class HoldQueue:
         is sent now, at most `limit_ms`: for what is owed, and for all with lower tags, those included that
         have been told to come. It keeps its place, so it gets on however often that happens."""
         self._advance(now_ms)
-        self._expected.forget(now_ms)
         ahead = sum(other.request_bytes for other in self._by_tag if other.is_in and other < ticket)
-        ahead += self._expected.bytes_to(ticket.tag)
-        told_ms = min(max(self._clears_at_ms - now_ms, 0.0) + ahead * self._ms_per_byte, limit_ms)
+        ahead += self._expected.bytes_to(ticket.tag, ticket.request_bytes, now_ms)
         if ticket.is_in:
             self._take_out(ticket)
+        told_ms = min(max(self._clears_at_ms - now_ms, 0.0) + ahead * self._ms_per_byte, limit_ms)
         ticket.wake = None
         if ticket.place is not None:
-            until_ms = now_ms + told_ms * _PATIENCE + _RETRY_MS
-            ticket.place.keep(ticket.begin_tag, until_ms)
-            self._expected.add(ticket.place, ticket.request_bytes, until_ms)
+            self._expected.refused(ticket.place, ticket.begin_tag, ticket.request_bytes, told_ms, now_ms)
         self._tell_next()
         return told_ms
 
@@ -201,23 +194,42 @@ class HoldQueue:
         self._tell_next()
 
     def tell(
-        self, place: Place, request_bytes: float, owed_ms: float, limit_ms: float, now_ms: float
-    ) -> float:
-        """How long the next request of a connection will wait if it is as large as the last: until what is
-        owed (`owed_ms`, those held included) is paid, and what others are to send who were told so; at most
-        `limit_ms`. The connection keeps its place meanwhile."""
-        self._expected.forget(now_ms)
-        told_ms = min(owed_ms + self._expected.total_bytes * self._ms_per_byte, limit_ms)
-        if told_ms > 0.0:
-            until_ms = now_ms + told_ms * _PATIENCE + _PATIENCE_MS
-            place.keep(max(place.tag, self.virtual_time), until_ms)
-            self._expected.add(place, request_bytes, until_ms)
+        self, place: Place, request_bytes: float, owed_ms: float, limit_ms: float, now_ms: float,
+        *, is_next_held: bool = False,
+    ) -> float:  # fmt: skip
+        """How long the next request of a connection will wait if it is as large as the last: until what went
+        is paid (of `owed_ms`, those held included), and all that go before it by their tags, also of others
+        who were told to come; at most `limit_ms`. The connection keeps its place meanwhile, unless its next
+        request waits here already."""
+        begin_tag = max(place.tag, self.virtual_time)
+        self._expected.came(place)
+        tag = self._expected.tag_of(begin_tag, request_bytes)
+        ahead = self._bytes_before(tag, request_bytes, now_ms)
+        told_ms = min(owed_ms + (ahead - self.held_bytes) * self._ms_per_byte, limit_ms)
+        if told_ms > 0.0 and not is_next_held:
+            self._expected.told(place, begin_tag, request_bytes, told_ms, now_ms)
         return told_ms
+
+    def awaits(self, place: Place, request_bytes: float, eligible_at_ms: float, now_ms: float) -> bool:
+        """Somebody is about to come whose turn is before that of a request that could go now."""
+        self._expected.came(place)
+        tag = self._expected.tag_of(self._begin_tag(place, now_ms), request_bytes)
+        return self._expected.wait_ms(tag, eligible_at_ms) > now_ms + _GAIN_MS
+
+    def _bytes_before(self, tag: float, request_bytes: float, now_ms: float) -> float:
+        """What goes before a request with this tag, of those that wait or are expected."""
+        if self._deadlines.pace():  # by their deadlines, more than by their tags
+            held_bytes = self.held_bytes
+        elif self._count > MOST_COUNTED:
+            held_bytes = min(self.held_bytes, self._count * request_bytes)
+        else:
+            held_bytes = sum(held.request_bytes for held in self._by_tag if held.is_in and held.tag <= tag)
+        return held_bytes + self._expected.bytes_to(tag, request_bytes, now_ms)
 
     def came(self, place: Place) -> None:
         """Its next request is here, or will not come."""
-        if self._expected.total_bytes:
-            self._expected.came(place)
+        if self._expected.came(place) and self._count:
+            self._tell_next()
 
     def changed(self, now_ms: float) -> None:
         """What the queue waits for may have come."""
@@ -265,6 +277,7 @@ class HoldQueue:
         if not by_tag:
             return None, inf
         first, free_ms = by_tag[0], self._free_ms()
+        free_ms = max(free_ms, self._expected.wait_ms(first.tag, free_ms))
         urgent = deadlines.first()
         if urgent is None:
             return first, free_ms
@@ -328,7 +341,8 @@ class HoldQueue:
             ticket, at_ms = self._next()
             if ticket is None or at_ms > now_ms:
                 break
-            self._go(ticket, max(at_ms, self._served_ms))
+            # Who was waited for and did not come costs nothing of the rate.
+            self._go(ticket, max(min(at_ms, self._free_ms()), self._served_ms))
             gone.append(ticket)
         for ticket in gone:
             if ticket.told_ms > now_ms and ticket.wake is not None:
@@ -349,12 +363,15 @@ class HoldQueue:
             self._served_ms = at_ms
         else:
             self._small_bytes = max(0.0, self._small_bytes - ticket.request_bytes)
+        self.went_ms = self._seen_ms
         deadlines.goes(ticket, self._ms_per_byte)
         if self._by_tag[0] is ticket:
             self._give(ticket)
         if ticket.place is not None:
             ticket.place.tag = ticket.tag
             ticket.place.kept_until_ms = -inf
+            next_tag = ticket.tag + ticket.request_bytes
+            self._expected.awaits(ticket.place, next_tag, self._seen_ms)
         self._pay(ticket, at_ms)
         self._take_out(ticket)
 

@@ -13,8 +13,8 @@ class HoldTicket:
 
     __slots__ = (
         "ahead", "begin_tag", "clears_at_ms", "deadline_ms", "due_bytes", "eligible_at_ms", "guess_ms",
-        "here_bytes", "is_in", "number", "pace", "place", "refuse_ms", "request_bytes", "room_bytes", "tag",
-        "told_ms", "wake",
+        "here_bytes", "is_in", "number", "pace", "place", "refuse_ms", "request_bytes",
+        "room_bytes", "tag", "told_ms", "wake",
     )  # fmt: skip
 
     def __init__(

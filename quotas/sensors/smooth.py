@@ -15,6 +15,7 @@ Worked example, 1,000 B/s, burst 1 s, full at 10,000 ms (zero = 9,000):
     10,000 ms: 200 B   turn 10,500   paid 10,700   in debt: waits 500 ms for its turn
     30,000 ms: 100 B   turn 29,000   paid 29,100   long idle: credit was clipped to 1 s
 Debt ends at max_debt_ms (who poured for an hour is not punished for hours): the rest is forgiven and counted.
+But no charge has what `charge_whole` charged forgiven: behind it, it adds nothing to a debt beyond the cap.
 
 Rounding: each charge errs by at most half an ulp of the time: 2 ns after a year of uptime, 2 bytes at 1 GB/s.
 Knows no clock, no frames, no connections. Source: wire-semantics 1.1, 1.6, 2.
@@ -49,6 +50,7 @@ class SmoothSensor(Sensor):
         "_ms_per_unit",
         "_queue",
         "_refund_gap",
+        "_whole_until_ms",
         "tat_ms",
     )
 
@@ -74,6 +76,8 @@ class SmoothSensor(Sensor):
         self._fetch_full_ms = max(self._burst_ms, FETCH_MIN_SHARE_MS)
         self._max_debt_ms = max_debt_ms
         self.tat_ms = self.eligible_at_ms = now_ms - self._burst_ms
+        # When all is paid that `charge_whole` charged, and what was owed before it: no charge forgives that.
+        self._whole_until_ms = now_ms
         self._refund_gap = 0.0
         self._forgiven_at_ms = now_ms
         # Of `forgiven`, what was before the debt of now; and what was forgiven and then given back.
@@ -95,9 +99,10 @@ class SmoothSensor(Sensor):
     def charge(self, amount: float, now_ms: float) -> float:
         """Take `amount` ≥ 0 units; return clears_at_ms, when they will be paid (≤ now_ms: no debt).
 
-        Sets `eligible_at_ms`: the charge's turn in its bucket's queue (≤ now_ms: at once). The debt is at
-        most max_debt_ms, so clears_at_ms ≤ now_ms + max_debt_ms. Non-decreasing over charges at
-        non-decreasing times without refunds.
+        Sets `eligible_at_ms`: the charge's turn in its bucket's queue (≤ now_ms: at once). It adds nothing to
+        a debt beyond max_debt_ms, so clears_at_ms ≤ max(now_ms + max_debt_ms, eligible_at_ms); that is
+        above the cap only behind `charge_whole`. Non-decreasing over charges at non-decreasing times
+        without refunds.
         """
         eligible_at_ms = self.tat_ms
         full_ms = now_ms - self._burst_ms
@@ -109,7 +114,7 @@ class SmoothSensor(Sensor):
                 self.over_before = self.over
                 self._forgiven_before = self.forgiven
             if clears_at_ms > now_ms + self._max_debt_ms:
-                clears_at_ms = self._forgive(clears_at_ms, now_ms)
+                clears_at_ms = self._forgive(clears_at_ms, eligible_at_ms, now_ms)
         self.eligible_at_ms = eligible_at_ms
         self.tat_ms = clears_at_ms
         self.charged += amount
@@ -140,7 +145,7 @@ class SmoothSensor(Sensor):
     def waive(self, now_ms: float) -> None:
         """End a debt: the bucket is empty now."""
         if self.tat_ms > now_ms:
-            self.tat_ms = now_ms
+            self.tat_ms = self._whole_until_ms = now_ms
             self._refund_gap = 0.0
             self._end_debt()
 
@@ -151,7 +156,8 @@ class SmoothSensor(Sensor):
     def update(self, rate_per_s: float, level: QuotaLevel, now_ms: float) -> None:
         """Go on with another limit: a debt stays the same in units, a credit the same share of the burst.
 
-        Deadlines already told stay.
+        Deadlines already told stay. A debt that a lower limit makes last longer than max_debt_ms is cut to
+        that; what `charge_whole` charged to no less time than it would have taken before.
         """
         debt_ms = self.tat_ms - now_ms
         slower = self.rate_per_s / rate_per_s
@@ -160,9 +166,11 @@ class SmoothSensor(Sensor):
         self.level = level
         if debt_ms > 0.0:
             tat_ms = now_ms + debt_ms * slower
+            whole_until_ms = now_ms + (self._whole_until_ms - now_ms) * slower
             if tat_ms > now_ms + self._max_debt_ms:
-                tat_ms = self._forgive(tat_ms, now_ms)
+                tat_ms = self._forgive(tat_ms, min(whole_until_ms, self.tat_ms, tat_ms), now_ms)
             self.tat_ms = tat_ms
+            self._whole_until_ms = min(whole_until_ms, tat_ms)
         if self._queue is not None:
             self._queue.update(self._ms_per_unit, now_ms)
         if self._fetch_queue is not None:
@@ -178,7 +186,8 @@ class SmoothSensor(Sensor):
         if clears_at_ms > now_ms >= eligible_at_ms:  # a debt begins
             self.over_before = self.over
             self._forgiven_before = self.forgiven
-        self.eligible_at_ms, self.tat_ms = eligible_at_ms, clears_at_ms
+        self.eligible_at_ms = eligible_at_ms
+        self.tat_ms = self._whole_until_ms = clears_at_ms
         self.charged += amount
         self.last_ms = now_ms
         return clears_at_ms
@@ -210,9 +219,11 @@ class SmoothSensor(Sensor):
         owed = (self.tat_ms - until_ms) / self._ms_per_unit
         return owed + (self.forgiven - self._forgiven_before) - self.held
 
-    def _forgive(self, clears_at_ms: float, now_ms: float) -> float:
-        """Cut a debt to the cap; return its end."""
+    def _forgive(self, clears_at_ms: float, least_ms: float, now_ms: float) -> float:
+        """Cut a debt to the cap, but to no less than `least_ms` ≤ clears_at_ms; return its end."""
         capped_ms = now_ms + self._max_debt_ms
+        if capped_ms < least_ms:  # noqa: PLR1730  as in `charge`
+            capped_ms = least_ms
         excess = (clears_at_ms - capped_ms) / self._ms_per_unit
         self.forgiven += excess
         self._refund_gap += excess

@@ -3,37 +3,44 @@
 A proxy writes a file a minute; a hundred proxies write 144,000 a day, and opening them costs more than
 reading them. All good files of an hour's folder become one, `compacted-….parquet`, in this order:
 
-1. written under a name with a dot, that no reader looks at; its metadata lists the files that it replaces;
+1. written under a name of its own with a dot, that no reader looks at; its metadata lists the files that it
+   replaces;
 2. renamed into place: from now on readers leave the listed ones out (reader.py), so that nobody who reads
    the log through us sees a row twice or not at all;
-3. the listed files are removed.
+3. the listed files are removed, once it was seen that the new one is there and whole.
 
-Killed at any point and run again it comes to the same end. A file that comes late is compacted with the
-compacted one; a copy (copies.py) is removed. Damaged files stay where they are, and so does one whose columns
-are of other types than most have: another program wrote it. So does what cannot be removed: readers leave it
-out all the same. Other programs that read the folder see the rows twice for the moment between 2 and 3, and
-should read dates that have been compacted.
+Killed at any point and run again it comes to the same end. Of several nights at once one compacts a log
+(state/one_night.py); where nothing locks them, none harms the other: what one no longer finds it leaves to
+the other, and of two compacted files of the same rows readers leave one out (copies.py). A file that comes
+late is compacted with the compacted one; a copy (copies.py) is removed. Damaged files stay where they are,
+and so does one whose columns are of other types than most have: another program wrote it. So does what cannot
+be removed: readers leave it out all the same. Other programs that read the folder see the rows twice for the
+moment between 2 and 3, and should read dates that have been compacted.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from itertools import groupby
+from secrets import token_hex
 from typing import Final
 
 import pyarrow as pa
-from pyarrow import parquet
+from pyarrow import fs, parquet
 
 from sluice.recalibration.log.copies import contents_of, taken_in
 from sluice.recalibration.log.file_metadata import CONTENTS_KEY, REPLACES_KEY, version_of
-from sluice.recalibration.log.reader import LogFolder, replaced_in
+from sluice.recalibration.log.reader import LogFolder, replaced_in, unlike
 from sluice.usage.access_record import TABLES, VERSION_KEY
 
 PREFIX: Final = "compacted-"
+_BEING_WRITTEN: Final = f".{PREFIX}"
 _ROWS_PER_GROUP: Final = 500_000
 """of a row group: some 20 MB; at most twice that is in memory"""
 
@@ -54,14 +61,24 @@ class _Unreadable(Exception):
         self.path = path
 
 
-def compact(folder: LogFolder, day: date) -> Compacted:
+class _TakenError(Exception):
+    """Another compaction has removed a file meanwhile."""
+
+
+def compact(folder: LogFolder, day: date, is_alone: bool = False, damaged: Collection[str] = ()) -> Compacted:
     """All tables of one date. Raises OSError if it cannot be written.
+
+    `is_alone`: no other compacts this log. `damaged`: paths that could not be read as they have to be; like
+    all whose columns are not ours they stay as they are, for who knows what is in them.
 
     Only for a date that is over: a proxy may still write into a folder that is not.
     """
+    stays = {path.removeprefix(folder.scheme) for path in damaged}
     before = after = 0
     left: list[str] = []
     for table in TABLES:
+        if is_alone:  # so nobody writes them any more: somebody was killed
+            _removed(folder, folder.files(day, table, _is_being_written))
         footers = folder.footers(folder.files(day, table))
         before += len(footers)
         left_over = replaced_in(footers) & footers.keys()  # a run before us was killed
@@ -73,9 +90,14 @@ def compact(folder: LogFolder, day: date) -> Compacted:
         kept = {path: found for path, found in there.items() if path not in copies}
         for hour, paths in groupby(kept, key=lambda path: path.rsplit("/", 1)[0]):
             of_hour = {path: kept[path] for path in paths}
-            good = {path: found for path, found in of_hour.items() if not isinstance(found, str)}
+            whole = {path: found for path, found in of_hour.items() if not isinstance(found, str)}
+            good = {
+                path: found
+                for path, found in whole.items()
+                if path not in stays and unlike(found, table) is None
+            }
             taken, stuck = _compact_hour(folder, hour, good)
-            left += sorted({*(good.keys() - taken), *stuck})
+            left += sorted({*(whole.keys() - taken), *stuck})
             after += len(of_hour) - len(taken) + bool(taken) + len(stuck)
     return Compacted(before, after, left)
 
@@ -90,7 +112,13 @@ def _compact_hour(
             return list(alike), _make_one(folder, hour, alike)
         except _Unreadable as error:
             del alike[error.path]
+        except _TakenError:
+            break
     return list(alike), []
+
+
+def _is_being_written(path: str) -> bool:
+    return path.rpartition("/")[2].startswith(_BEING_WRITTEN)
 
 
 def _removed(folder: LogFolder, paths: Iterable[str]) -> list[str]:
@@ -99,30 +127,73 @@ def _removed(folder: LogFolder, paths: Iterable[str]) -> list[str]:
     for path in paths:
         try:
             folder.filesystem.delete_file(path)
+        except FileNotFoundError:  # another has
+            continue
         except OSError:
             stuck.append(path)
     return stuck
 
 
 def _make_one(folder: LogFolder, hour: str, good: Mapping[str, parquet.FileMetaData]) -> list[str]:
-    """Those that could not be removed behind it. Raises _Unreadable: nothing has been done."""
+    """Those that could not be removed behind it. Raises _Unreadable, _TakenError: nothing has been done;
+    OSError."""
     names = [path.rsplit("/", 1)[1] for path in good]
-    contents = sorted(
-        one
-        for path, found in good.items()
-        for one in taken_in(found) or {contents_of(folder.filesystem, path)}
-    )
     digest = hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
     target = f"{hour}/{PREFIX}{digest}.parquet"
-    being_written = f"{hour}/.{PREFIX}{digest}.parquet.new"
-    told = {REPLACES_KEY: json.dumps(names), CONTENTS_KEY: json.dumps(contents)}
+    # Never two writers of one file: it would be neither's, and what it replaces is removed.
+    being_written = f"{hour}/{_BEING_WRITTEN}{digest}-{token_hex(8)}.parquet.new"
     try:
-        _write_one(folder, good, told, being_written)
-    except _Unreadable:
-        folder.filesystem.delete_file(being_written)
+        contents = sorted(
+            one
+            for path, found in good.items()
+            for one in taken_in(found) or {contents_of(folder.filesystem, path)}
+        )
+        told = {REPLACES_KEY: json.dumps(names), CONTENTS_KEY: json.dumps(contents)}
+        size_bytes = _write_one(folder, good, told, being_written)
+        _check(folder, being_written, size_bytes, good, told)
+        if folder.vanished(list(good)):
+            raise _TakenError
+        folder.filesystem.move(being_written, target)
+    except (_Unreadable, _TakenError, OSError) as error:
+        with suppress(OSError):
+            folder.filesystem.delete_file(being_written)
+        if isinstance(error, FileNotFoundError):
+            raise _TakenError from error
         raise
-    folder.filesystem.move(being_written, target)
+    _check(folder, target, size_bytes, good, told)
     return _removed(folder, good)
+
+
+def _check(
+    folder: LogFolder,
+    path: str,
+    size_bytes: int,
+    good: Mapping[str, parquet.FileMetaData],
+    told: Mapping[str, str],
+) -> None:
+    """That the compacted file is there, with all rows and on the disk. Raises OSError."""
+    if isinstance(folder.filesystem, fs.LocalFileSystem):
+        # Else a power failure may leave neither it nor what it replaces.
+        _sync(path)
+        with suppress(OSError):  # not every file system can for a folder
+            _sync(os.path.dirname(path))
+    (found,) = folder.footers([path]).values()
+    size_found = folder.filesystem.get_file_info(path).size
+    rows = sum(footer.num_rows for footer in good.values())
+    if isinstance(found, str):
+        raise OSError(f"{path}: written, and cannot be read: {found}")
+    if (found.num_rows, size_found) != (rows, size_bytes) or any(
+        (found.metadata or {}).get(key.encode()) != value.encode() for key, value in told.items()
+    ):
+        raise OSError(f"{path}: is not what was written there; what it would replace stays")
+
+
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _alike(schemas: Mapping[str, pa.Schema]) -> Sequence[str]:
@@ -142,18 +213,17 @@ def _alike(schemas: Mapping[str, pa.Schema]) -> Sequence[str]:
 
 def _write_one(
     folder: LogFolder, good: Mapping[str, parquet.FileMetaData], told: Mapping[str, str], target: str
-) -> None:
-    """`told`: the file's metadata, besides its version. Raises _Unreadable."""
+) -> int:
+    """Its bytes. `told`: the file's metadata, besides its version. Raises _Unreadable, OSError."""
     versions = map(version_of, good.values())
     schema = pa.unify_schemas(map(_schema, good.values())).with_metadata(
         {VERSION_KEY: str(max(versions)), **told}
     )
-    with (
-        folder.filesystem.open_output_stream(target) as sink,
-        parquet.ParquetWriter(sink, schema, compression="zstd") as writer,
-    ):
-        for table in _large(_tables(folder, list(good), schema)):
-            writer.write_table(table, row_group_size=_ROWS_PER_GROUP)
+    with folder.filesystem.open_output_stream(target) as sink:
+        with parquet.ParquetWriter(sink, schema, compression="zstd") as writer:
+            for table in _large(_tables(folder, list(good), schema)):
+                writer.write_table(table, row_group_size=_ROWS_PER_GROUP)
+        return int(sink.tell())
 
 
 def _schema(footer: parquet.FileMetaData) -> pa.Schema:
@@ -169,6 +239,8 @@ def _tables(folder: LogFolder, paths: Sequence[str], schema: pa.Schema) -> Itera
             for index in range(source.num_row_groups):
                 try:
                     table = source.read_row_group(index)
+                except FileNotFoundError:  # of a file system that finds it anew for each reading
+                    raise
                 except (pa.ArrowException, OSError) as error:
                     raise _Unreadable(path) from error
                 columns = [

@@ -3,7 +3,8 @@
 A proxy's files have a name of their own, by a random token, and rows that no other has; so the same bytes are
 a copy, as a sync that was run twice, or a restored backup, leaves it. Contents are hashed only of files whose
 tables of contents are alike to the last offset; and of those that came after their hour was compacted: what a
-compacted file has taken in, it names by its contents (CONTENTS_KEY).
+compacted file has taken in, it names by its contents (CONTENTS_KEY). A compacted file of which another has
+all contents is a copy, too: two have compacted at once.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
+import pyarrow as pa
 from pyarrow import fs, parquet
 
 from sluice.recalibration.log.file_metadata import CONTENTS_KEY, names_in
@@ -44,6 +46,7 @@ def copies_in(footers: Footers, contents: Callable[[str], str]) -> set[str]:
         for path in whole
         if compacted and path not in compacted and any(contents(path) in its for its in compacted.values())
     }
+    gone |= _contained(compacted, whole)
     alike: dict[tuple[int, int, int], list[str]] = {}
     for path, found in whole.items():
         if path not in gone:
@@ -53,18 +56,70 @@ def copies_in(footers: Footers, contents: Callable[[str], str]) -> set[str]:
     return gone
 
 
+def _contained(
+    compacted: Mapping[str, frozenset[str]], footers: Mapping[str, parquet.FileMetaData]
+) -> set[str]:
+    """The paths of compacted files whose contents are all in another; of those with the same, the later.
+    Not one whose number of rows belies it: another program has written it, and left our metadata there."""
+    gone: set[str] = set()
+    holders: dict[str, list[str]] = {}
+    # The largest first: what a file is contained in comes before it.
+    for path in sorted(compacted, key=lambda path: (-len(compacted[path]), path)):
+        its = compacted[path]
+        if any(
+            its <= compacted[other]
+            and _has_rows_of(footers[other], footers[path], is_all=its == compacted[other])
+            for other in holders.get(next(iter(its)), ())
+        ):
+            gone.add(path)
+        else:
+            for one in its:
+                holders.setdefault(one, []).append(path)
+    return gone
+
+
+def _has_rows_of(other: parquet.FileMetaData, part: parquet.FileMetaData, *, is_all: bool) -> bool:
+    """Whether that may be so, by what both tables of contents tell; `is_all`: it has no others."""
+    if not is_all:
+        return bool(part.num_rows <= other.num_rows)
+    return bool(part.num_rows == other.num_rows) and _bounds(part) == _bounds(other)
+
+
+def _bounds(footer: parquet.FileMetaData) -> list[tuple[object, object]]:
+    """Least and largest value of each column, row group by row group."""
+    found: list[tuple[object, object]] = []
+    for group in range(footer.num_row_groups):
+        for number in range(footer.num_columns):
+            its = footer.row_group(group).column(number).statistics
+            found.append((its.min, its.max) if its is not None and its.has_min_max else (None, None))
+    return found
+
+
 def _later_of_the_same(
     paths: list[str], footers: Mapping[str, parquet.FileMetaData], contents: Callable[[str], str]
 ) -> set[str]:
-    first: list[str] = []
-    found = set()
+    """By their whole tables of contents first: each is looked at once, however many are of one shape."""
+    if len(paths) == 1:
+        return set()
+    alike: dict[bytes, list[str]] = {}
     for path in paths:
-        like = [other for other in first if footers[other].equals(footers[path])]
-        if like and contents(path) in map(contents, like):
-            found.add(path)
-        else:
-            first.append(path)
+        alike.setdefault(_table_of(footers[path]), []).append(path)
+    found: set[str] = set()
+    for same in alike.values():
+        seen: set[str] = set()
+        for path in same if len(same) > 1 else ():
+            its = contents(path)
+            if its in seen:
+                found.add(path)
+            seen.add(its)
     return found
+
+
+def _table_of(footer: parquet.FileMetaData) -> bytes:
+    """Stands for all that the table of contents says: offsets, sizes, statistics, texts."""
+    written = pa.BufferOutputStream()
+    footer.write_metadata_file(written)
+    return hashlib.blake2b(written.getvalue(), digest_size=_DIGEST_BYTES).digest()
 
 
 def _shape(footer: parquet.FileMetaData) -> tuple[int, int, int]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -34,13 +34,14 @@ from sluice.recalibration.log.local_files import files_below
 from sluice.recalibration.log.request_rows import as_rollup
 from sluice.recalibration.spark.parquet_paths import read_parquet
 from sluice.recalibration.spark.session import s3_endpoint
-from sluice.usage.access_record import LIMIT_KEYS, REQUESTS, ROLLUP, TABLES, Column, ColumnType
+from sluice.usage.access_record import REQUESTS, ROLLUP, TABLES, Column, ColumnType
 
 _AT_ONCE: Final = 8
+_LISTINGS: Final = 100
+"""of a folder in which another night removes what it has compacted, an hour's files at a time"""
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 _UNREADABLE: Final = re.compile(r"FAILED_READ_FILE\S*\] Encountered error while reading file (\S+?)\.?\s")
-_BEYOND_REASON: Final = {ColumnType.INT: "1e9D", ColumnType.LONG: "1e15D", ColumnType.DOUBLE: "1e12D"}
-"""of one row, which is of 10 s: counts, bytes, times in ms"""
+UNREADABLE: Final = "a part of it cannot be read"
 _TEXTS: Final = frozenset({"BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY"})
 _NUMBERS: Final = frozenset({"INT32", "INT64", "INT96", "FLOAT", "DOUBLE"})
 _NEVER: Final = {
@@ -95,8 +96,8 @@ class LogFolder:
             raise LogError(f"{logs}: {error}") from None
         return cls(filesystem, root, f"{scheme}://")
 
-    def files(self, day: date, table: str) -> list[str]:
-        """The Parquet files of one date, without the scheme, in order."""
+    def files(self, day: date, table: str, wanted: Callable[[str], bool] | None = None) -> list[str]:
+        """The Parquet files of one date, or those that are `wanted`, without the scheme, in order."""
         folder = f"{self.root.rstrip('/')}/{table}/date={day.isoformat()}"
         if isinstance(self.filesystem, fs.LocalFileSystem):
             found = files_below(folder)
@@ -105,21 +106,30 @@ class LogFolder:
                 fs.FileSelector(folder, recursive=True, allow_not_found=True)
             )
             found = [info.path for info in there if info.type is fs.FileType.File]
-        return sorted(filter(is_written, found))
+        return sorted(filter(wanted or is_written, found))
 
     def footers(self, paths: Sequence[str]) -> dict[str, parquet.FileMetaData | str]:
         """Each file's table of contents, or what is wrong with it."""
 
         def read(path: str) -> parquet.FileMetaData | str:
+            if shown(path) != path:
+                return "its own name is not UTF-8"
             try:
                 with self.filesystem.open_input_file(path) as file:
                     found = parquet.read_metadata(file)
+            except UnicodeDecodeError:
+                return "the name of one of its columns is not UTF-8"
             except (pa.ArrowException, OSError) as error:
                 return str(error).splitlines()[0]
             return damage_of(found) or found
 
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             return dict(zip(paths, pool.map(read, paths), strict=True))
+
+    def vanished(self, paths: Sequence[str]) -> list[str]:
+        """Those that are not there any more: another night compacts the log."""
+        found = self.filesystem.get_file_info([path for path in paths if shown(path) == path])
+        return [info.path for info in found if info.type is fs.FileType.NotFound]
 
     def copies(self, footers: Footers) -> set[str]:
         """Those of the files that are copies (copies.py). Raises OSError."""
@@ -143,12 +153,20 @@ def _s3(path: str) -> fs.S3FileSystem:
 def find_files(logs: str, day: date, table: str = ROLLUP) -> LogFiles:
     """A table's files of `day` below `logs`. Empty: none."""
     folder = LogFolder.of(logs)
-    footers = {
-        path: found if isinstance(found, str) else _unlike(found, table) or found
-        for path, found in folder.footers(folder.files(day, table)).items()
-    }
-    gone = replaced_in(footers)
-    copies = folder.copies({path: found for path, found in footers.items() if path not in gone})
+    for _ in range(_LISTINGS):
+        footers = {
+            path: found if isinstance(found, str) else unlike(found, table) or found
+            for path, found in folder.footers(folder.files(day, table)).items()
+        }
+        gone = replaced_in(footers)
+        try:
+            copies = folder.copies({path: found for path, found in footers.items() if path not in gone})
+        except FileNotFoundError:
+            continue
+        if not folder.vanished([path for path, found in footers.items() if isinstance(found, str)]):
+            break
+    else:
+        raise LogError(f"{logs}: files of {day} are removed all the time; what does so?")
     return LogFiles(
         good=[
             folder.scheme + path
@@ -156,7 +174,7 @@ def find_files(logs: str, day: date, table: str = ROLLUP) -> LogFiles:
             if not isinstance(found, str) and path not in gone | copies
         ],
         damaged={
-            folder.scheme + path: found
+            shown(folder.scheme + path): found
             for path, found in footers.items()
             if isinstance(found, str) and path not in gone
         },
@@ -166,7 +184,12 @@ def find_files(logs: str, day: date, table: str = ROLLUP) -> LogFiles:
     )
 
 
-def _unlike(footer: parquet.FileMetaData, table: str) -> str | None:
+def shown(path: str) -> str:
+    """As it can be written: bytes that are no UTF-8 as \\udc… ."""
+    return path.encode(errors="backslashreplace").decode()
+
+
+def unlike(footer: parquet.FileMetaData, table: str) -> str | None:
     """What Spark cannot read as a column of ours; None: nothing that the file's end tells.
 
     Told here, for each file that Spark finds costs another reading of the whole log.
@@ -174,7 +197,10 @@ def _unlike(footer: parquet.FileMetaData, table: str) -> str | None:
     types = {column.name: column.type for column in TABLES[table]}
     for number in range(footer.num_columns):
         column = footer.schema.column(number)
-        wanted = types.get(column.path.partition(".")[0])
+        name = column.path.partition(".")[0]
+        wanted = types.get(name)
+        if wanted is None and name.lower() in types:  # Spark takes the two for one
+            return f"its column {name} is not {name.lower()}"
         if wanted is not None and (column.max_repetition_level or column.physical_type in _NEVER[wanted]):
             return f"its column {column.path} is {column.physical_type}, not {wanted.value}"
     return None
@@ -185,7 +211,8 @@ def replaced_in(footers: dict[str, parquet.FileMetaData | str]) -> set[str]:
     gone: set[str] = set()
     for path, found in footers.items():
         if not isinstance(found, str):
-            gone.update(f"{path.rsplit('/', 1)[0]}/{name}" for name in names_in(found, REPLACES_KEY))
+            hour, _, its_name = path.rpartition("/")
+            gone.update(f"{hour}/{name}" for name in names_in(found, REPLACES_KEY) if name != its_name)
     return gone
 
 
@@ -194,8 +221,9 @@ def read_log(
 ) -> tuple[DataFrame, LogFiles]:
     """All rows of a date, and the files they are in: the roll-up's, else the request rows'.
 
-    `unreadable`: paths that an earlier try could not read (`unreadable_file`), and why: damaged, too. Raises
-    LogError where there is no file, or a damaged one that may not be skipped.
+    `unreadable`: paths that an earlier try could not read (culprits.py), and why: damaged, too, but those
+    that another night has compacted since. Raises LogError where there is no file, or a damaged one that may
+    not be skipped.
     """
     files = find_files(logs, day)
     if not files.good and not files.damaged:
@@ -203,7 +231,10 @@ def read_log(
         if of_requests.good or of_requests.damaged:
             files = of_requests
     good = [path for path in files.good if path not in unreadable]
-    files = replace(files, good=good, damaged=files.damaged | dict(unreadable))
+    folder = LogFolder.of(logs)
+    gone = folder.vanished([path.removeprefix(folder.scheme) for path in unreadable]) if unreadable else []
+    left = {path: why for path, why in unreadable.items() if path.removeprefix(folder.scheme) not in gone}
+    files = replace(files, good=good, damaged=files.damaged | left)
     if not files.good and not files.damaged:
         raise LogError(f"no log of this date: no Parquet file in {logs.rstrip('/')}/{ROLLUP}/date={day}/")
     rows = read_table(spark, files, skip_damaged=skip_damaged)
@@ -216,29 +247,11 @@ def read_log(
 def unreadable_file(error: Exception) -> dict[str, str]:
     """The file that Spark could not read, and why, by what it says; empty: something else is wrong."""
     found = _UNREADABLE.search(str(error))
-    return {} if found is None else {_path_of(found[1]): "a part of it cannot be read"}
+    return {} if found is None else {path_of(found[1]): UNREADABLE}
 
 
-def is_overflow(error: Exception) -> bool:
-    """Whether numbers of the log are too large to be reckoned with."""
-    return "ARITHMETIC_OVERFLOW" in str(error)
-
-
-def files_beyond_reason(spark: SparkSession, files: LogFiles) -> dict[str, str]:
-    """The files with such numbers, and which column has one."""
-    beyond = " ".join(
-        f"WHEN NOT (`{column.name}` BETWEEN -{most} AND {most}) THEN '{column.name}'"
-        for column in TABLES[files.table]
-        if (most := _BEYOND_REASON.get(column.type)) and column.name not in LIMIT_KEYS  # 2⁶³−1: unlimited
-    )
-    rows = read_table(spark, files, skip_damaged=True).selectExpr(
-        "INPUT_FILE_NAME() AS path", f"CASE {beyond} END AS name"
-    )
-    found = rows.where("name IS NOT NULL").groupBy("path").agg(f.min("name")).collect()
-    return {_path_of(path): f"a number in its column {name} is beyond all reason" for path, name in found}
-
-
-def _path_of(uri: str) -> str:
+def path_of(uri: str) -> str:
+    """As LogFiles has it, of what Spark says."""
     return unquote(uri).removeprefix("file://")
 
 

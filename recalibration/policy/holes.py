@@ -7,6 +7,9 @@ nothing is a hole, nor before a proxy's first: proxies come and go. One that fal
 have lost its way to the log, and pass on as much as ever: until the end of the next date that is a hole, and
 then it is taken for gone.
 
+Windows in which clients had no row of their own are unknown as well: what they did is added up in a row
+without user (docs/access-log.md, "Bounds"), and to take that for silence would cut whoever was crowded out.
+
 Worked example: heartbeats of windows 0 to 99 and 200 to 8,639 of a date: 100 windows, 00:16:40 to 00:33:20,
 are a hole. A kill loses a minute (`rotate_s`), and a proxy is back within a minute: up to two minutes are
 told, and hold no cut back.
@@ -26,6 +29,7 @@ SHORT_WINDOWS: Final = 12
 """a hole up to this long is short"""
 _MISSED_WINDOWS: Final = 2
 """by a clock that was set"""
+_CROWDED: Final = ", clients had no rows of their own (access_log.max_keys)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,9 @@ class Beats:
     """the last says that the proxy ended in order"""
     holes: tuple[tuple[int, int], ...] = ()
     """(first, last) window of each"""
+    crowded: tuple[tuple[int, int], ...] = ()
+    """likewise of each stretch in which clients had no row of their own; up to SHORT_WINDOWS in which all had
+    one are part of it"""
 
 
 Beating: TypeAlias = Mapping[date, Mapping[str, Beats]]
@@ -50,11 +57,15 @@ def holes(beating: Beating, dates: Iterable[date], *, short: bool) -> dict[date,
     wanted = set(dates)
     known_until = max(map(first_window, wanted), default=0) + WINDOWS_OF_A_DAY - 1
     for proxy in sorted({proxy for of_date in beating.values() for proxy in of_date}):
-        for first, last in _holes_of(beating, proxy, known_until):
+        its = [beating[day][proxy] for day in sorted(beating) if proxy in beating[day]]
+        for first, last, why in (
+            *((*hole, "") for hole in _holes_of(beating, proxy, known_until)),
+            *((*hole, _CROWDED) for beats in its for hole in beats.crowded),
+        ):
             if last - first + 1 > _MISSED_WINDOWS and (last - first + 1 <= SHORT_WINDOWS) is short:
                 for day, begin, end in _by_date(first, last):
                     if day in wanted:
-                        found.setdefault(day, []).append(f"{proxy}: {begin} to {end}")
+                        found.setdefault(day, []).append(f"{proxy}: {begin} to {end}{why}")
     return dict(sorted(found.items()))
 
 

@@ -19,7 +19,7 @@ from sluice.recalibration.policy.capacity import Claim, shares
 from sluice.recalibration.policy.confidence import DayUse, confidence
 from sluice.recalibration.policy.coverage import WEEK_DAYS
 from sluice.recalibration.policy.demand import DayState, Demand, estimate
-from sluice.recalibration.policy.policy import Day, Reason, propose
+from sluice.recalibration.policy.policy import Day, Reason, gone_on, propose
 from sluice.recalibration.policy.settings import PolicySettings
 from sluice.recalibration.policy.standing import SEEN_IN_FULL, Standing, anchor_of
 from sluice.recalibration.state.measures import MEASURES
@@ -116,6 +116,8 @@ class PlanEntry:
     origin: LimitOrigin = LimitOrigin.OWN
     left: float = inf
     """of its key's room, for names that anybody may make up"""
+    made_from: float | None = None
+    """the limit before this date's first plan, where that has led to `current`"""
 
     @property
     def weight(self) -> float:
@@ -161,7 +163,7 @@ class PlanEntry:
 
 
 _TOLD: Final = tuple(
-    field.name for field in fields(PlanEntry) if field.name not in {"days", "origin", "left"}
+    field.name for field in fields(PlanEntry) if field.name not in {"days", "origin", "left", "made_from"}
 )
 
 
@@ -180,6 +182,21 @@ class Known:
     origin: LimitOrigin = LimitOrigin.OWN
 
 
+def _worst_of_days(
+    kind: QuotaKind, demands: Mapping[int, Sequence[_Found]]
+) -> tuple[list[Day], list[DayUse]]:
+    """What each day's largest proxy asked for: for the policy in the kind's rate, else in its unit."""
+    spec, window_s = KINDS[kind], MEASURES[kind].window_ms / 1000.0
+    worst, uses = [], []
+    for age, each in sorted(demands.items()):
+        found, state = max(each, key=_rate)
+        traffic_s = max(its.windows for _, its in each) * window_s
+        worst.append(Day(age, found, traffic_s, state.throttled_share))
+        rate, shaped = found.rate * spec.limit_span_s, found.shaped * spec.limit_span_s
+        uses.append(DayUse(age, rate, found.identified, state.throttled_share, traffic_s, shaped))
+    return worst, uses
+
+
 def planned(
     kind: QuotaKind,
     entity: str,
@@ -191,37 +208,25 @@ def planned(
     """Plan of one entity, which has `limit` now. Days in any order; those without traffic are left out."""
     spec = KINDS[kind]
     demands, pooled, proxies = _by_age(days, settings.quantile)
-    window_s = MEASURES[kind].window_ms / 1000.0
-    worst = []
-    uses = []
-    for age, each in sorted(demands.items()):
-        found, state = max(each, key=_rate)
-        traffic_s = max(its.windows for _, its in each) * window_s
-        worst.append(Day(age, found, traffic_s, state.throttled_share))
-        demand = found.rate * spec.limit_span_s
-        uses.append(
-            DayUse(
-                age,
-                demand,
-                found.identified,
-                state.throttled_share,
-                traffic_s,
-                found.shaped * spec.limit_span_s,
-            )
-        )
+    worst, uses = _worst_of_days(kind, demands)
     # A day without a pooled state was seen at one proxy only.
     together = (pooled.get(day.age_days, day.demand.rate) for day in worst)
     anchor = anchor_of(known.before, limit, uses, settings, known.grant, known.again)
+    again = known.again
+    base = limit if again is None else again.made_from(limit, known.grant, settings.max_step_up)
     proposal = propose(
         worst,
-        spec.rate_per_s(limit),
+        spec.rate_per_s(base),
         settings,
         anchor=spec.rate_per_s(anchor),
         grant=spec.rate_per_s(known.grant),
         is_week_whole=not known.incomplete_dates,
     )
+    if base != limit:
+        is_whole = not known.incomplete_dates
+        proposal = gone_on(proposal, spec.rate_per_s(limit), settings, is_week_whole=is_whole)
     latest = demands[min(demands)] if demands else []
-    return PlanEntry(
+    entry = PlanEntry(
         key=spec.config_key,
         entity=entity,
         current=limit,
@@ -238,7 +243,10 @@ def planned(
         anchor=anchor,
         days=tuple(uses),
         origin=LimitOrigin.OWN if known.grant else known.origin,  # of a grant a person has looked at it
+        made_from=None if base == limit else base,
     )
+    # With a room or without: names are made up by the thousand, and each cut or rise would be one of its own.
+    return _left_alone(entry) if entry.origin is LimitOrigin.ANYBODY else entry
 
 
 _Found = tuple[Demand, DayState | DayTotals]

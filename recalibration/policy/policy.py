@@ -27,7 +27,7 @@ each it does not hold: the limit becomes 2,000, the step's bound.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import median
 from typing import Final
@@ -58,6 +58,9 @@ class Reason(StrEnum):
     """set by capacity.py"""
     BY_DEFAULT = "limit_by_default"
     """its limit is a default's, and stays: capacity.py counts what is asked for"""
+
+
+_CUTS_NOTHING: Final = frozenset({Reason.LOG_INCOMPLETE, Reason.TOO_NEW_TO_CUT, Reason.TOO_LITTLE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +139,25 @@ def propose(
     up_to = max(wanted, kept * latest)
     first_step = min(up_to, max(wanted, _probe(days, limit, settings)), limit * settings.max_step_up)
     return Proposal(target, wanted, reason, needs_review, up_to, first_step)
+
+
+def gone_on(
+    proposal: Proposal, limit: float, settings: PolicySettings, *, is_week_whole: bool = True
+) -> Proposal:
+    """What was proposed for the limit before tonight's first plan, once that has led to `limit`: as near as a
+    step from there comes. What would change by less than the hysteresis stays, and what nothing may cut."""
+    target, reason = proposal.limit, proposal.reason
+    if target < limit and (reason in _CUTS_NOTHING or not is_week_whole):
+        return replace(proposal, limit=limit, reason=reason if is_week_whole else Reason.LOG_INCOMPLETE)
+    is_bound = reason in {Reason.FLOOR, Reason.CEILING}
+    if target == limit or (not is_bound and abs(target - limit) < settings.hysteresis * limit):
+        is_told = is_bound or reason is Reason.GUARD
+        return replace(proposal, limit=limit, reason=reason if is_told else Reason.UNCHANGED)
+    if target > limit * settings.max_step_up and reason is not Reason.FLOOR:
+        target, reason = limit * settings.max_step_up, Reason.STEP_UP
+    elif target < limit * settings.max_step_down and reason is not Reason.CEILING:
+        target, reason = limit * settings.max_step_down, Reason.STEP_DOWN
+    return replace(proposal, limit=target, reason=reason)
 
 
 def _demand(days: Sequence[Day], settings: PolicySettings) -> float:

@@ -60,6 +60,15 @@ class Standing:
         _, *limits = self.numbers
         return min(limits) <= limit <= max(*limits, grant)
 
+    def made_from(self, limit: float, grant: float, max_step_up: float) -> float:
+        """The limit before that night's plans, if they have led to this one, a grant's first step included;
+        else `limit`, which a person has set. A date that is run again steps from there, or each run would be
+        one more step."""
+        is_made = self.has_made(limit) or (
+            self.has_made(limit, grant) and limit <= max_step_up * self.current
+        )
+        return self.current if is_made else limit
+
 
 def anchor_of(
     before: Standing | None,

@@ -26,11 +26,11 @@ def write_outputs(plan: Plan, folder: Path) -> None:
 
 
 def _as_text(plan: Plan) -> Iterator[str]:
-    """A line for each limit: what `diff` and `grep` show of two plans are whole limits."""
+    """A line for each limit that is listed: what `diff` and `grep` show of two plans are whole limits."""
     head = json.dumps(plan.head_as_json(), indent=1, ensure_ascii=False).removesuffix("\n}")
     yield f'{head},\n "entries": [\n'
     before = ""
-    for entry in plan.entries:
+    for entry in plan.listed:
         yield f"{before}  {json.dumps(entry.as_json(), ensure_ascii=False)}"
         before = ",\n"
     yield "\n ]\n}\n"

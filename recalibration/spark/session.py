@@ -18,6 +18,7 @@ from typing import Final
 from pyspark import __version__ as pyspark_version
 from pyspark.sql import SparkSession
 
+from sluice.quotas.files.variables import JARS_VARIABLE
 from sluice.recalibration.spark.installed import installed_hadoop, newest_java
 from sluice.recalibration.spark.java_runtime import JavaNotFoundError, find_java, has_module
 from sluice.recalibration.spark.maven_jars import JarError
@@ -27,8 +28,6 @@ LOCAL: Final = "local[*]"
 LOCAL_HEAP: Final = "1800m"
 """of a Spark within one process, which has 1 GiB by default: too little to join 20,000 entities in. With all
 that is beside it, a night with 28 days of 100,000 entities takes 3.3 GB; with a heap of 2 GiB 3.6."""
-JARS_VARIABLE: Final = "SLUICE_SPARK_JARS"
-"""a folder of jars that the job adds: S3A, Kafka (spark_jars.py fills it)"""
 _VECTOR_MODULE: Final = "jdk.incubator.vector"
 PATIENT_COMPILER: Final = " ".join(
     (

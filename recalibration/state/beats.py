@@ -1,11 +1,12 @@
-"""The heartbeats of a date's log → OUT/beats/DATE.json: proxy → first and last, and the holes between them.
+"""The heartbeats of a date's log → OUT/beats/DATE.json: proxy → first and last, the holes between them, and
+when clients had no row of their own.
 
 A date that is run again is written again; the dates of a fortnight are read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date, timedelta
 from functools import partial
 from typing import Any, Final
@@ -15,12 +16,15 @@ from pyspark.sql import functions as f
 
 from sluice.quotas.files.config_error import shown
 from sluice.recalibration.log.reader import LogFolder
-from sluice.recalibration.policy.holes import WINDOWS_OF_A_DAY, Beats, first_window
+from sluice.recalibration.policy.holes import SHORT_WINDOWS, WINDOWS_OF_A_DAY, Beats, first_window
 from sluice.recalibration.state.json_files import read_json, write_json
 from sluice.usage.access_record import HEARTBEAT_CLASS, HEARTBEAT_END_CLASS, NAMELESS, WINDOW_MS
+from sluice.usage.index import OTHER_CLASS
 
 _FOLDER: Final = "beats"
-_LAST_BEFORE: Final = "LAG({}) OVER (PARTITION BY proxy ORDER BY window)"
+_LAST_BEFORE: Final = "LAG({}) OVER (PARTITION BY proxy, crowded ORDER BY window)"
+_CROWDED: Final = f"(api_class = '{OTHER_CLASS}' AND user = '')"
+"""the row of what had no row of its own"""
 
 
 def beats_of(rows: DataFrame) -> dict[str, Beats]:
@@ -30,37 +34,67 @@ def beats_of(rows: DataFrame) -> dict[str, Beats]:
     """
     beats = (
         rows.where(
-            f"api_class IN ('{HEARTBEAT_CLASS}', '{HEARTBEAT_END_CLASS}') AND proxy NOT IN ('', '{NAMELESS}')"
+            f"(api_class IN ('{HEARTBEAT_CLASS}', '{HEARTBEAT_END_CLASS}') OR {_CROWDED})"
+            f" AND proxy NOT IN ('', '{NAMELESS}')"
         )
         .selectExpr(
             "proxy",
             f"window_start_ms DIV {WINDOW_MS} AS window",
             f"CAST(api_class = '{HEARTBEAT_END_CLASS}' AS INT) AS ended",
+            f"{_CROWDED} AS crowded",
         )
-        .groupBy("proxy", "window")
+        .groupBy("proxy", "crowded", "window")
         .agg(f.max("ended").alias("ended"))
         .selectExpr(
             "*", f"{_LAST_BEFORE.format('window')} AS before", f"{_LAST_BEFORE.format('ended')} AS was_ended"
         )
     )
-    hole = "IF(window > before + 1 AND was_ended = 0, STRUCT(before + 1 AS first, window - 1 AS last), NULL)"
-    found = beats.groupBy("proxy").agg(
-        f.min("window").alias("first"),
-        f.max("window").alias("last"),
-        f.max_by("ended", "window").alias("ended"),
-        f.sort_array(f.collect_list(f.expr(hole))).alias("holes"),
+    is_hole = f"IF(crowded, window > before + 1 + {SHORT_WINDOWS}, window > before + 1 AND was_ended = 0)"
+    hole = f"IF({is_hole}, STRUCT(before + 1 AS first, window - 1 AS last), NULL)"
+    found = (
+        beats.groupBy("proxy", "crowded")
+        .agg(
+            f.min("window").alias("first"),
+            f.max("window").alias("last"),
+            f.max_by("ended", "window").alias("ended"),
+            f.sort_array(f.collect_list(f.expr(hole))).alias("holes"),
+        )
+        .collect()
     )
+    crowded = {proxy: _between(first, last, holes) for proxy, is_it, first, last, _, holes in found if is_it}
     return {
-        proxy: Beats(first, last, bool(ended), tuple((begin, end) for begin, end in holes))
-        for proxy, first, last, ended, holes in found.collect()
+        proxy: Beats(
+            first,
+            last,
+            bool(ended),
+            tuple((begin, end) for begin, end in holes),
+            crowded.get(proxy, ()),
+        )
+        for proxy, is_crowded, first, last, ended, holes in found
+        if not is_crowded
     }
+
+
+def _between(first: int, last: int, holes: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """What lies from `first` to `last` but for the holes, in order."""
+    found = []
+    for begin, end in holes:
+        found.append((first, begin - 1))
+        first = end + 1
+    return (*found, (first, last))
 
 
 def write_beats(out: str, day: date, beats: Mapping[str, Beats]) -> None:
     """Write down a date's heartbeats. Raises OSError."""
     place = LogFolder.of(out)
     content = {
-        proxy: [one.first, one.last, one.is_ended, [list(hole) for hole in one.holes]]
+        proxy: [
+            one.first,
+            one.last,
+            one.is_ended,
+            [list(hole) for hole in one.holes],
+            *([[list(hole) for hole in one.crowded]] if one.crowded else []),  # older nights read four
+        ]
         for proxy, one in sorted(beats.items())
     }
     write_json(place, f"{place.root.rstrip('/')}/{_FOLDER}/{day}.json", content)
@@ -87,9 +121,10 @@ def _beats(day: date, content: dict[str, Any]) -> dict[str, Beats] | None:
             raise ValueError(f"{shown(value)} is no window of {day}")
         return value
 
-    return {
-        proxy: Beats(
-            window(first), window(last), ended is True, tuple((window(a), window(b)) for a, b in holes)
-        )
-        for proxy, (first, last, ended, holes) in content.items()
-    }
+    def windows(value: Any) -> tuple[tuple[int, int], ...]:
+        return tuple((window(a), window(b)) for a, b in value)
+
+    def one(first: Any, last: Any, ended: Any, holes: Any, crowded: Any = ()) -> Beats:
+        return Beats(window(first), window(last), ended is True, windows(holes), windows(crowded))
+
+    return {proxy: one(*told) for proxy, told in content.items()}

@@ -8,12 +8,16 @@ OUT/grants.json          `sluice quotas apply` writes it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any, Final, TypeAlias
 
-from sluice.quotas.files.json_text import number_from, text_from
+from sluice.quotas.entity_key import LimitOrigin, in_force, origin_of
+from sluice.quotas.files.config_error import shown
+from sluice.quotas.files.json_text import number_from, parse_json, text_from
+from sluice.quotas.kinds import KIND_BY_KEY
+from sluice.quotas.limits.limits import QuotaLimits
 from sluice.recalibration.log.reader import LogFolder
 from sluice.recalibration.policy.plan import PlanEntry
 from sluice.recalibration.policy.standing import Standing
@@ -55,19 +59,37 @@ def remembered(out: str, day: date) -> Remembered:
     )
 
 
-def write_standings(out: str, day: date, entries: Iterable[PlanEntry], known: Remembered) -> None:
-    """Write down what this night knows; who has no entry tonight keeps what was known. Raises OSError.
+def is_remembered(limits: QuotaLimits, grants: Mapping[_Limit, float], place: _Limit) -> bool:
+    """Whether to remember a limit (key, entity) that was not used in the days of the history: not one by a
+    default, of which nothing is known then but the default's number. That is its anchor when it comes back.
+    """
+    key, entity = place
+    kind = KIND_BY_KEY.get(key)
+    if kind is None or place in grants or in_force(limits, kind, entity) is None:
+        return True  # without a limit, too: it may be this night's quota file that is not the right one
+    return origin_of(limits, kind, entity) is LimitOrigin.OWN
 
+
+def write_standings(
+    out: str,
+    day: date,
+    entries: Iterable[PlanEntry],
+    known: Remembered,
+    is_kept: Callable[[_Limit], bool] = lambda _: True,
+) -> None:
+    """Write down what this night knows. Raises OSError.
+
+    A limit without an entry tonight keeps what was known, if `is_kept` (`is_remembered`): clients make up
+    names without end, and each night reads and writes the whole file.
     Of an older date that was run again nothing: later nights have gone on from what it was.
     """
     if not known.is_newest:
         return
-    kept = {**known.before, **known.again}
+    kept = {place: one for place, one in {**known.before, **known.again}.items() if is_kept(place)}
     for entry in entries:
-        again = known.again.get((entry.key, entry.entity))
         now = Standing(entry.anchor, entry.current, entry.proposed)
-        if again is not None and again.has_made(entry.current) and again.current != entry.current:
-            now = Standing(entry.anchor, again.current, entry.proposed, entry.current)
+        if entry.made_from is not None:
+            now = Standing(entry.anchor, entry.made_from, entry.proposed, entry.current)
         kept[entry.key, entry.entity] = now
     content: dict[str, dict[str, list[float]]] = {}
     for (key, entity), one in kept.items():
@@ -93,9 +115,17 @@ def grants_on(out: str, day: date) -> dict[_Limit, float]:
 def _standings(place: LogFolder, path: str) -> dict[_Limit, Standing]:
     def taken(content: dict[str, Any]) -> dict[_Limit, Standing]:
         return {
-            (key, entity): Standing(*map(number_from, numbers))
+            (key, _checked(entity)): Standing(*map(number_from, numbers))
             for key, entities in content.items()
             for entity, numbers in entities.items()
         }
 
     return read_json(place, path, taken, {})
+
+
+def _checked(entity: str) -> str:
+    """Raises ValueError for what is no entity (quotas/entity_key.py)."""
+    parts = parse_json(entity)
+    if not isinstance(parts, dict) or not all(isinstance(name, str) for name in parts.values()):
+        raise ValueError(f"{shown(entity)} is no entity")
+    return entity

@@ -14,6 +14,7 @@ small, and tell who was given what.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import date, timedelta
 from typing import Final
 
@@ -54,7 +55,9 @@ def _forget_log(place: LogFolder, logs: str, latest: date, days: int) -> int:
     for table in TABLES:
         for path, day in dates_in(of_logs, table):
             if day <= latest - timedelta(days=days) and day in read:
-                of_logs.filesystem.delete_dir(path)
+                # Another night, with an output of its own, removes it as well.
+                with suppress(FileNotFoundError):
+                    of_logs.filesystem.delete_dir(path)
                 removed.add(day)
     return len(removed)
 

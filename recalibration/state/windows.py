@@ -23,10 +23,11 @@ from pyspark.sql import functions as f
 from sluice.quotas.entity_key import key_of_address, key_of_client
 from sluice.quotas.kinds import KINDS, QuotaKind, Scope
 from sluice.quotas.limits.limits import QuotaLimits
+from sluice.recalibration.log.reason import BeyondReasonError, within_sql
 from sluice.recalibration.spark.local_frame import DOUBLE, INT, LONG, TEXT, local_frame
 from sluice.recalibration.state.measures import CONNECTION_CLASS, MEASURES, Measure
 from sluice.recalibration.state.scheduled import left_out
-from sluice.usage.access_record import NAMELESS
+from sluice.usage.access_record import NAMELESS, ROLLUP
 
 INFLATION_MAX: Final = 10.0
 """a window that was throttled nearly throughout says that more was wanted, not ten thousand times more"""
@@ -59,15 +60,22 @@ def entity_id(kind: QuotaKind, entity: str) -> int:
 def windows_of(rows: DataFrame, limits: QuotaLimits, day: date, burst_s: float = 1.0) -> Windows:
     """`rows` has the columns of the roll-up, and is of `day` (UTC).
 
-    What lies in a declared calendar is not among them (scheduled.py).
+    What lies in a declared calendar is not among them (scheduled.py), nor what an exempt rule of user and
+    client id lets through.
 
     `window`: the window's begin ÷ the kind's span (measures.py). `rate`: what passed in it, > 0, in the
     kind's units a second. `offered`: of a throttled window the throttle-inflated rate, else null.
     `busiest`: the least limit that lets the busiest second pass at once: its units ÷ (1 s + `burst_s`).
+    Raises BeyondReasonError.
     """
     spark = rows.sparkSession
-    found = rows.select(*_CLIENT).distinct().selectExpr(*_CLIENT, _HASH).collect()
-    clients = {(user, client_id, address): hashed for user, client_id, address, hashed in found}
+    # In this reading of all rows, for what comes next takes each number for what it is. A Boolean: with a
+    # text in it Spark would sort all rows.
+    is_within = f.min(f.expr(within_sql(ROLLUP))).alias("is_within")
+    found = rows.groupBy(*_CLIENT).agg(is_within).selectExpr(*_CLIENT, _HASH, "is_within").collect()
+    if any(within is False for *_, within in found):
+        raise BeyondReasonError("a number in the log is beyond all reason")
+    clients = {(user, client_id, address): hashed for user, client_id, address, hashed, _ in found}
     numbers: dict[tuple[QuotaKind, str], int] = {}
     charged = _charged(rows, list(_numbered(clients, limits, numbers)), clients)
     names = local_frame(
@@ -163,9 +171,13 @@ def _declared(
 
 
 def _entity_of(limits: QuotaLimits, kind: QuotaKind, user: str, client_id: str, address: str) -> str | None:
+    # Exempt: no limit holds it back, so it is no evidence for one. Requests are told without an address, and
+    # so nothing of rules that name a user or a client id, and an address.
+    if limits.exempt.find(user, client_id, address) is not None:
+        return None
     if KINDS[kind].scope is Scope.IPS:
         return key_of_address(limits, address) if address else None
-    # Without a user: what a full window added up of many (access_rollup.py), nobody's use.
+    # Without a user: what a full window added up of many, nobody's use; the window is a hole (beats.py).
     return None if address or not user else key_of_client(limits, kind, user, client_id)
 
 

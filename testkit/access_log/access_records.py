@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, TypeAlias
 
 from sluice.usage.access_record import WINDOW_MS
@@ -24,14 +24,25 @@ PROXY = "p1"
 BROKER = "broker:9092"
 _CLASSES = {0: "produce", 1: "fetch", 3: "metadata", 12: "group"}
 RowOfNames: TypeAlias = dict[str, Any]
+BucketOf: TypeAlias = Callable[[str, str, str], Hashable | None]
 
 
-def no_limits(user: str, client_id: str) -> Limits:
-    return (None,) * 5
+class Limited:
+    """The same limits for everybody, and buckets by user, client id and API class."""
+
+    def __init__(self, limits: Limits = (None,) * 5, bucket_of: BucketOf = lambda *_: None) -> None:
+        self._limits = limits
+        self.bucket_of = bucket_of
+
+    def __call__(self, user: str, client_id: str) -> Limits:
+        return self._limits
+
+
+NO_LIMITS = Limited()
 
 
 def rollup(**options: Any) -> Rollup:
-    given = {"limits_now": lambda: no_limits, "now_ms": NOW_MS, "unix_ms": UNIX_MS, **options}
+    given = {"limits_now": lambda: NO_LIMITS, "now_ms": NOW_MS, "unix_ms": UNIX_MS, **options}
     return Rollup(PROXY, **given)
 
 

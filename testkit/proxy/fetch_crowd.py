@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 
 from sluice.protocol.apis import FETCH
 from sluice.protocol.codec.wire import Struct
-from testkit.frames.frames import answer, fetch, record_batch
+from testkit.frames.frames import answer, fetch, record_batch, throttle_of
 from testkit.proxy.playbook import START_MS, Shell, limits_of, shared_of, shell_of
 
 Source: TypeAlias = Callable[[float, int], list[int]]
@@ -78,9 +78,15 @@ def mixed(seed: int) -> Iterator[int]:
 class Consumer:
     """One that fetches again as soon as it has its answer."""
 
-    def __init__(self, crowd: FetchCrowd, source: Source, max_wait_ms: int, *, reconnects: bool) -> None:
-        """`reconnects`: it has a connection for each Fetch."""
+    def __init__(
+        self, crowd: FetchCrowd, source: Source, max_wait_ms: int, *, reconnects: bool, obeys: bool
+    ) -> None:
+        """`reconnects`: it has a connection for each Fetch. `obeys`: it waits first for as long as the answer
+        tells, as Java's client does."""
         self.crowd, self.source, self.max_wait_ms, self._reconnects = crowd, source, max_wait_ms, reconnects
+        self._obeys = obeys
+        self.ask_again = True
+        """False: one Fetch is all"""
         self.shell: Shell
         self._connect()
         self.bytes_brought = 0
@@ -131,6 +137,7 @@ class Consumer:
         shell.now_ms = self.crowd.now_ms
         shell.broker_sends(_answer(sizes))
         self.bytes_brought += len(shell.to_client)
+        told_ms = throttle_of(FETCH, _VERSION, bytes(shell.to_client)) if self._obeys else 0
         shell.to_client.clear()
         self.answers += 1
         self.longest_ms = max(self.longest_ms, self.crowd.now_ms - self._asked_ms)
@@ -138,7 +145,8 @@ class Consumer:
         if self._reconnects:
             shell.session.closed(self.crowd.now_ms)
             self._connect()
-        self.crowd.at(self.crowd.now_ms + 0.1, self.ask)
+        if self.ask_again:
+            self.crowd.at(self.crowd.now_ms + max(told_ms, 0.1), self.ask)
 
 
 class FetchCrowd:
@@ -154,10 +162,11 @@ class FetchCrowd:
         self._numbers = count()
 
     def add(
-        self, source: Source, *, max_wait_ms: int = 500, first_ms: float = 0.0, reconnects: bool = False
-    ) -> Consumer:
+        self, source: Source, *, max_wait_ms: int = 500, first_ms: float = 0.0, reconnects: bool = False,
+        obeys: bool = False,
+    ) -> Consumer:  # fmt: skip
         """One more, whose first Fetch comes `first_ms` from now."""
-        consumer = Consumer(self, source, max_wait_ms, reconnects=reconnects)
+        consumer = Consumer(self, source, max_wait_ms, reconnects=reconnects, obeys=obeys)
         self.consumers.append(consumer)
         self.at(self.now_ms + first_ms, consumer.ask)
         return consumer

@@ -12,8 +12,8 @@ from datetime import date
 from pathlib import Path
 from typing import Final
 
+from sluice.quotas.files.variables import JARS_VARIABLE
 from sluice.recalibration import __main__ as job_module
-from sluice.recalibration.spark.session import JARS_VARIABLE
 from testkit.processes.ports import LOOPBACK
 from testkit.spark.cluster import SMALL, SPARK_HOME, SparkCluster, Submitted
 from testkit.spark.jars import spark_jars

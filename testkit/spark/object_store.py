@@ -1,7 +1,7 @@
 """An object store that speaks S3: moto's server in a process of its own, on loopback, in memory.
 
 Not ours, so that what we take S3 for is not what we test with. It answers conditional writes as S3 does
-(If-None-Match: of eight writers at once one succeeds, the others get 412).
+(If-None-Match: of eight writers at once one succeeds, the others get 412; `testkit.spark.one_at_a_time`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ObjectStore:
         """what clients need to find it and to sign"""
 
     def __enter__(self) -> Self:
-        command = [sys.executable, "-m", "moto.server", "--host", LOOPBACK, "--port", str(self._port)]
+        command = [sys.executable, "-m", "testkit.spark.one_at_a_time", LOOPBACK, str(self._port)]
         self._server = GuardedProcess(command, output=self._log)
         try:
             wait_for_port(self._port, self._server, "moto's server", _START_S)

@@ -19,6 +19,7 @@ from sluice.proxy.runtime.file_work import LIMIT_S
 from sluice.proxy.session.arrivals import AHEAD_BYTES
 from sluice.proxy.session.delays import LEAST_PATIENCE_S
 from sluice.proxy.session.in_flight import MAX_IN_FLIGHT
+from sluice.proxy.session.request_time import IN_FLIGHT_IN_DEBT, IN_FLIGHT_WITHIN_QUOTA
 from sluice.quotas.files.load import MAX_QUOTAS_BYTES, MAX_SMALL_BYTES
 from testkit.repository.docs_tables import rows_below
 
@@ -70,9 +71,13 @@ def test_at_least_this_much_is_compared() -> None:
     ("name", "values"),
     [
         ("requests of a connection in flight", [MAX_IN_FLIGHT]),
+        (
+            "… whose user has a `request_percentage` in force; while he owes",
+            [IN_FLIGHT_WITHIN_QUOTA, IN_FLIGHT_IN_DEBT],
+        ),
         ("bytes of a waiting connection that count as come", [AHEAD_BYTES]),
         ("… that are read to see whether its client left", [FAR_BYTES, LOOK_BYTES]),
-        ("topics and partitions in a Produce that is looked into", [MAX_PARTS]),
+        ("topics and partitions in a Produce or a transaction's request that is looked into", [MAX_PARTS]),
         ("clients of one broker that are dialled for at a time", [MAX_DIALS]),
         ("… shortest patience that is believed", [LEAST_PATIENCE_S]),
         ("quota file", [MAX_QUOTAS_BYTES]),

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from sluice.quotas.entity import DEFAULT, QuotaEntity
-from sluice.quotas.entity_key import LimitOrigin, key_of_address, key_of_client, limit_of, origin_of
+from itertools import combinations, product
+
+from sluice.quotas.entity import DEFAULT, ClientPart, Prefix, QuotaEntity, QuotaLevel, Tenant, UserPart
+from sluice.quotas.entity_key import (
+    LimitOrigin,
+    is_exempt,
+    key_of_address,
+    key_of_client,
+    limit_of,
+    origin_of,
+)
+from sluice.quotas.exempt import ExemptRule, network_of
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
 
@@ -53,3 +63,54 @@ def test_a_limit_that_names_get_by_a_default_is_told_from_one_that_somebody_was_
     kind = QuotaKind.CONNECTION_CREATION
     assert origin_of(of_addresses, kind, '{"ip": "10.0.0.1"}') is LimitOrigin.ANYBODY
     assert origin_of(of_addresses, kind, '{"ip": "10.0.0.2"}') is LimitOrigin.OWN
+
+
+def test_the_key_of_a_clients_bucket_leads_back_to_the_limit_that_the_proxy_applies_at_all_levels() -> None:
+    """Prefixes of a tenant, and prefixes beside an exact client id of the same name, led to no limit."""
+    users: tuple[UserPart, ...] = ("alice", "bob", Tenant("t"), DEFAULT, None)
+    ids: tuple[ClientPart, ...] = ("app", "app-", Prefix("app"), Prefix("app-"), DEFAULT, None)
+    entities = [QuotaEntity(*pair) for pair in product(users, ids) if pair != (None, None)]
+    reached = set()
+    for some in combinations(entities, 3):
+        limits = QuotaLimits(
+            ((entity, {KEY: 5 + number}) for number, entity in enumerate(some)),
+            tenants={"t": ["alice", "carol"]},
+        )
+        for user, client_id in product(("alice", "bob", "carol"), ("app", "app-", "app-1", "apple", "x", "")):
+            match = limits.resolve(PRODUCE, user, client_id)
+            key = key_of_client(limits, PRODUCE, user, client_id)
+            assert (match is None) is (key is None)
+            if match is not None and key is not None:
+                reached.add(match.level)
+                assert limit_of(limits, PRODUCE, key) == match.limit, (some, user, client_id)
+                assert (origin_of(limits, PRODUCE, key) is LimitOrigin.OWN) is not match.level.mints_buckets
+    assert reached == set(QuotaLevel)
+
+
+def test_a_prefix_whose_limit_is_gone_has_that_of_no_default() -> None:
+    limits = QuotaLimits([(QuotaEntity("bob", DEFAULT), {KEY: 5}), (QuotaEntity(None, "app"), {KEY: 6})])
+    assert limit_of(limits, PRODUCE, '{"client-id-prefix": "app", "user": "bob"}') is None
+    assert limit_of(limits, PRODUCE, '{"client-id-prefix": "app"}') is None
+
+
+def test_a_bucket_is_exempt_where_rules_fit_all_its_clients_wherever_they_come_from() -> None:
+    limits = QuotaLimits(
+        exempt=[
+            ExemptRule("mirror"),
+            ExemptRule("copy"),
+            ExemptRule("alice", client_id="backfill"),
+            ExemptRule("bob", network_of("10.0.0.0/8")),
+            ExemptRule(network=network_of("10.9.0.0/16")),
+        ],
+        tenants={"whole": ["mirror"], "in-part": ["copy", "alice"], "empty": []},
+    )
+    keys = {
+        '{"user": "mirror"}': True, '{"client-id": "x", "user": "mirror"}': True,
+        '{"client-id-prefix": "x", "user": "mirror"}': True,
+        '{"user": "alice"}': False, '{"client-id": "backfill", "user": "alice"}': True,
+        '{"client-id-prefix": "backfill", "user": "alice"}': False, '{"user": "bob"}': False,
+        '{"client-id": "backfill"}': False, '{"ip": "10.9.0.1"}': True, '{"ip": "10.8.0.1"}': False,
+        '{"tenant": "whole"}': True, '{"tenant": "in-part"}': False, '{"tenant": "empty"}': False,
+        '{"client-id": "backfill", "tenant": "in-part"}': True,
+    }  # fmt: skip
+    assert {key: is_exempt(limits, key) for key in keys} == keys

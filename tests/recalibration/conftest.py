@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from sluice.recalibration.spark.session import JARS_VARIABLE
+from sluice.quotas.files.variables import JARS_VARIABLE
 from testkit.spark.jars import spark_jars
 from testkit.spark.object_store import ObjectStore
 from testkit.spark.session import spark_for_few_rows

@@ -91,6 +91,10 @@ def test_capacity_alone_is_oversubscribed_by_the_default() -> None:
         ("policy: {history_days: 3661}", "history_days: must be a whole number of days, 1 to 3,660, is 3661"),
         ("capacity: 5", "s.yaml:1: capacity: must be a mapping such as `producer_byte_rate: 1000000`, is 5"),
         ("[]", "must be a mapping of keys"),
+        (
+            "capacity: {producer_byte_rate: 100MB}",
+            "is '100MB'; write 100000000 (100 MB) or 104857600 (100 MiB)",
+        ),
         ("burst_s: .inf", "s.yaml:1: burst_s: must be a number above 0, is inf"),
         (
             "capacity: {producer_byte_rate: 1.0e+308}\noversubscription: 2",

@@ -19,7 +19,9 @@ from sluice.quotas.entity import QuotaEntity
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.recalibration import job as nights
 from sluice.recalibration.job import NothingToPlanError, Plan, make_plan, take_day
+from sluice.recalibration.log import culprits as blame
 from sluice.recalibration.log.reader import LogError, read_log
+from sluice.recalibration.night import Night, run_night
 from sluice.recalibration.policy.settings import JobSettings, PolicySettings
 from sluice.recalibration.state.store import StateStore
 from testkit.access_log.access_logs import DAY, row, write
@@ -97,7 +99,7 @@ def test_a_file_that_is_no_file_of_the_log_s_ends_the_night(
 ) -> None:
     write(tmp_path / "logs", traffic(DAY))
     damage(write(tmp_path / "logs", traffic(DAY) * 200, "bad.parquet"))
-    monkeypatch.setattr(nights, "unreadable_file", lambda _: {"/elsewhere": "unreadable"})
+    monkeypatch.setattr(blame, "unreadable_file", lambda _: {"/elsewhere": "unreadable"})
     with pytest.raises(Exception, match="FAILED_READ_FILE"):
         night(spark, tmp_path / "logs", tmp_path / "out")
 
@@ -129,7 +131,7 @@ def test_files_of_other_types_cost_no_further_reading(
     for name, values in wrong.items():
         place = table.schema.get_field_index(name)
         parquet.write_table(table.set_column(place, name, values), good.with_name(f"{name}.parquet"))
-    monkeypatch.setattr(nights, "unreadable_file", lambda _: pytest.fail("read to be found out"))
+    monkeypatch.setattr(nights, "culprits", lambda *_: pytest.fail("read to be found out"))
     plan = night(spark, logs, tmp_path / "out")
     assert len(plan.files.damaged) == len(wrong)
     assert plan.files.damaged[str(good.with_name("user.parquet"))] == "its column user is INT64, not string"
@@ -240,3 +242,35 @@ def test_a_file_with_numbers_beyond_all_reason_is_named_and_left_out(
             spark, str(tmp_path / "logs"), StateStore(str(tmp_path / "out")), DAY, LIMITS,
             replace(JOB, skip_damaged=False),
         )  # fmt: skip
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("how", ["mad number", "flipped bit", "other case"])
+def test_a_file_that_a_night_has_named_is_there_for_the_next(
+    spark: SparkSession, tmp_path: Path, how: str
+) -> None:
+    """Compaction took it in with the others, and all of the hour could not be read any more."""
+    logs, out = tmp_path / "logs", tmp_path / "out"
+    for number, name in enumerate(("a.parquet", "b.parquet")):
+        write(logs, traffic(DAY, connections=number + 1), name)
+    file = write(logs, traffic(DAY, connections=7), "victim.parquet")
+    if how == "mad number":
+        write(logs, [*traffic(DAY), row(9, request_bytes=10**18)], "victim.parquet")
+    elif how == "flipped bit":
+        content = file.read_bytes()
+        at = content.index(b"request_bytes", len(content) - 8 - int.from_bytes(content[-8:-4], "little"))
+        file.write_bytes(content[:at] + b"s" + content[at + 1 :])
+    else:
+        table = parquet.read_table(file)
+        names = ["Request_bytes" if name == "request_bytes" else name for name in table.column_names]
+        parquet.write_table(table.rename_columns(names), file)
+    before = file.read_bytes()
+    plans = []
+    for _ in range(2):
+        outcome = run_night(spark, Night(str(logs), str(out), DAY), LIMITS, JOB, lambda _: None)
+        assert outcome.not_tidied == ""
+        plans.append(outcome.plan)
+    assert file.read_bytes() == before
+    assert [list(plan.files.damaged) for plan in plans] == [[str(file)]] * 2
+    assert plans[0].entries == plans[1].entries
+    assert len(list(logs.rglob("compacted-*.parquet"))) == 1

@@ -16,11 +16,12 @@ from sluice.usage.flow import AccessFlow, Origin, TopicNames
 from sluice.usage.index import OTHER_CLASS
 from sluice.usage.records import Amount, ConnectionRecord, EventKind, RequestRecord, ThrottleEvent
 from sluice.usage.requests import RequestRows
-from sluice.usage.rollup import CONNECTION_CLASS, Limits, LimitsOf, Rollup, Window
+from sluice.usage.rollup import CONNECTION_CLASS, Rollup, Window
 from testkit.access_log.access_records import (
     NOW_MS,
     OFFSET_MS,
     UNIX_MS,
+    Limited,
     RowOfNames,
     brute_force,
     connection,
@@ -272,15 +273,11 @@ def test_times_are_rounded_when_they_have_been_added_up() -> None:
     assert found == [38 / 64, 1.0, 2_049 / 1024, 654 / 1024]
 
 
-def limited(limits: Limits) -> LimitsOf:
-    return lambda user, client_id: limits
-
-
 def test_the_limits_are_those_of_the_end_of_the_window() -> None:
-    in_force = [limited((1.0, None, None, None, None))]
+    in_force = [Limited((1.0, None, None, None, None))]
     collected = collector(rollup(limits_now=lambda: in_force[-1]))
     collected.take(recorder_of([record(flow(connection()), 1)]), NOW_MS + 2, UNIX_MS + 2)
-    in_force.append(limited((2.0, None, None, None, 7.0)))
+    in_force.append(Limited((2.0, None, None, None, 7.0)))
     (row,) = rows_of(collected, NOW_MS + 9_000)
     assert (row["producer_byte_rate"], row["consumer_byte_rate"], row["producer_ids_rate"]) == (
         2.0,
@@ -290,16 +287,17 @@ def test_the_limits_are_those_of_the_end_of_the_window() -> None:
 
 
 def test_what_is_beyond_the_cap_falls_into_one_row_and_nothing_is_lost() -> None:
-    """Two users of 30 clients each, room for 40 rows: 20 of each, and one for all others."""
+    """Two users of 30 clients each, room for 40 rows: 16 of each, for the last ten are kept for users
+    who have fewer; and one for all others."""
     flows = [flow(connection(user), f"{user}-{n}") for n in range(30) for user in ("alice", "bob")]
     collected = collector(rollup(max_keys=40))
     records = [record(of, index) for index, of in enumerate(flows * 2)]
     collected.take(recorder_of(records), NOW_MS + 500, UNIX_MS + 500)
     rows = rows_of(collected, NOW_MS + 500)
     (other,) = [row for row in rows if row["api_class"] == OTHER_CLASS]
-    assert (len(rows), other["requests"], other["user"], other["connections"]) == (41, 40, "", 20)
+    assert (len(rows), other["requests"], other["user"], other["connections"]) == (33, 56, "", 28)
     assert sum(row["requests"] for row in rows) == 120
-    assert collected.rollup.keys_folded == 20
+    assert collected.rollup.keys_folded == 28
 
 
 def test_a_user_who_mints_client_ids_leaves_room_for_the_others() -> None:

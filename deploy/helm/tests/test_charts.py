@@ -130,6 +130,9 @@ def test_only_a_gateway_pauses_before_it_ends_and_only_where_the_kubelet_can(cha
 def test_a_new_gateway_is_ready_before_an_old_one_ends(charts: Charts) -> None:
     strategy = the(charts.render("sluice"), "Deployment")["spec"]["strategy"]
     assert strategy["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+    claimed = {"proxy": {"state": {"persistentVolumeClaim": "state"}}}
+    strategy = the(charts.render("sluice", claimed), "Deployment")["spec"]["strategy"]
+    assert strategy == {"type": "Recreate"}, "two would wait for each other's volume"
 
 
 # Configuration ---------------------------------------------------------------------------------------------

@@ -1,14 +1,17 @@
 """The access log in a folder: files are written below `.writing/`, made durable, and renamed into place.
 
-A reader so sees whole files alone. The folder itself is never made: where it has vanished a volume is not
+A reader so sees whole files alone; each writer has a name of its own there, for two may write the same file
+(`access-log fetch`, run twice). The folder itself is never made: where it has vanished a volume is not
 mounted, and files would go to the disk below it.
 """
 
 from __future__ import annotations
 
+import glob
 import os
 from contextlib import suppress
 from pathlib import Path
+from secrets import token_hex
 from typing import Final
 
 from sluice.proxy.access_log.sinks.sink import UNBOUNDED_BYTES, DirectorySettings, LogFile, SinkError
@@ -37,7 +40,7 @@ class DirectorySink:
         """Durable when it returns: file and folder entry are synced. Raises SinkError, OSError."""
         if not self._root.is_dir():
             raise SinkError(f"the folder {self._root} is gone")
-        beside = self._root / WRITING / (file.name + PART_SUFFIX)
+        beside = self._root / WRITING / f"{file.name}.{token_hex(4)}{PART_SUFFIX}"
         beside.parent.mkdir(mode=0o750, exist_ok=True)
         try:
             with open(beside, "xb", opener=_for_the_group) as opened:
@@ -48,6 +51,7 @@ class DirectorySink:
             self._make(folder)
             os.replace(beside, folder / file.name)
             _sync(folder)
+            _remove_parts(beside.parent, file.name)
         except OSError:
             with suppress(OSError):
                 beside.unlink()
@@ -65,6 +69,13 @@ class DirectorySink:
         for new in reversed(missing):
             new.mkdir(mode=0o750, exist_ok=True)
             _sync(new.parent)
+
+
+def _remove_parts(writing: Path, name: str) -> None:
+    """What a killed process has left of the same file: `access-log fetch` comes to it again."""
+    with suppress(OSError):
+        for left in writing.glob(f"{glob.escape(name)}*{PART_SUFFIX}"):
+            left.unlink(missing_ok=True)
 
 
 def _sync(folder: Path) -> None:

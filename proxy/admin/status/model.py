@@ -349,7 +349,8 @@ class Plan(Model):
     log_files: int = 0
     damaged_files: int = 0
     rows: list[PlanChange] = Field(
-        default_factory=list, description="To be reviewed first, then the largest; at most 100."
+        default_factory=list,
+        description="Made-up names last; to be reviewed first, then the largest; at most 100.",
     )
 
 

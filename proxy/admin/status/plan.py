@@ -77,7 +77,7 @@ class PlanReader:
         self.plan = NO_PLAN
         self._name = name
         self._fields: dict[str, Any] = {}
-        self._heap: list[tuple[tuple[bool, float], int, PlanChange]] = []
+        self._heap: list[tuple[tuple[int, bool, float], int, PlanChange]] = []
         self._entries = 0
         self._changes = 0
         self._reviews = 0
@@ -88,12 +88,12 @@ class PlanReader:
             yield from self._read(text)
         except (ValueError, OverflowError, RecursionError, KeyError, TypeError) as error:
             raise PlanError(f"is no plan: {type(error).__name__}: {str(error)[:200]}") from None
-        damaged = self._fields.get("damaged_files", ())
+        damaged, unlisted = self._fields.get("damaged_files", ()), self._fields.get("unlisted", {})
         self.plan = Plan(
             state="shown",
             name=clean(self._name),
             date=clean(str(self._fields.get("date", ""))),
-            entities=self._entries,
+            entities=self._entries + (_count(unlisted.get("entries")) if isinstance(unlisted, dict) else 0),
             changes=self._changes,
             reviews=self._reviews,
             log_files=_count(self._fields.get("log_files", 0)),
@@ -140,12 +140,26 @@ class PlanReader:
         self._changes += proposed != current
         if proposed == current and not needs_review:
             return
-        size = abs(log(proposed / current)) if current > 0.0 and proposed > 0.0 else float("inf")
-        key = (needs_review, size)
+        becomes = max(proposed, _up_to(entry)) if needs_review else proposed
+        size = abs(log(becomes / current)) if current > 0.0 and becomes > 0.0 else float("inf")
+        key = (_rank(entry), needs_review, size)
         if len(self._heap) >= MAX_CHANGES and key <= self._heap[0][0]:
             return
         found = (key, -self._entries, _change(entry, current, proposed, needs_review=needs_review))
         (heappushpop if len(self._heap) >= MAX_CHANGES else heappush)(self._heap, found)
+
+
+def _rank(entry: dict[str, Any]) -> int:
+    """The higher the earlier: limits of their own, users by a default, names that anybody may make up."""
+    if entry.get("asked") is None:  # which a job of before does not tell
+        return 2
+    return 1 if isinstance(entry["entity"], dict) and entry["entity"].keys() <= {"user"} else 0
+
+
+def _up_to(entry: dict[str, Any]) -> float:
+    """What a person may grant; of a plan of before nothing is known."""
+    up_to = entry.get("up_to")
+    return float(up_to) if isinstance(up_to, int | float) and isfinite(up_to) else 0.0
 
 
 def _change(entry: dict[str, Any], current: float, proposed: float, *, needs_review: bool) -> PlanChange:

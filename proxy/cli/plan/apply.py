@@ -15,14 +15,14 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final
 
-from sluice.proxy.cli.options import in_words
-from sluice.proxy.cli.plan.choice import Bounds, Choice, PlanRefused, Reviews, choose
-from sluice.proxy.cli.plan.file import PlanFile, is_plan, parse_plan, whom_of_key
+from sluice.proxy.cli.options import CommandFailed, in_words
+from sluice.proxy.cli.plan.choice import IN_SHADOW, Bounds, Choice, PlanRefused, Reviews, choose
+from sluice.proxy.cli.plan.file import PlanFile, PlannedLimit, is_plan, parse_plan, whom_of_key
 from sluice.proxy.cli.plan.ledger import (
     add_cuts,
     add_grants,
+    cuts_of_night,
     cuts_of_week,
-    cuts_since,
     folder_of,
     forget_cuts,
     forget_grants,
@@ -59,7 +59,8 @@ class RolledBack:
 
     found: list[Difference]
     others: list[str] = field(default_factory=list)
-    """limits that somebody has changed since, and that stay; grants that end; a sentence for each"""
+    """limits that somebody has changed since, or put in shadow mode, and that stay; grants that end: a
+    sentence for each"""
 
 
 def plan_file_of(path: Path) -> Path | None:
@@ -150,12 +151,26 @@ def _applied(
         kept.add(where, replaced)
         try:
             place.become(choice.wanted, found)
-        except ConfigError:
-            if bounds.is_unattended and isinstance(place, QuotaFilePlace):  # it is written whole, or not
+        except (ConfigError, CommandFailed):
+            if bounds.is_unattended:
                 with suppress(ConfigError):
-                    take_back_cuts(folder_of(Path(plan.source)), where, today, cuts_in(plan, choice.chosen))
+                    _take_back(plan, place, choice, today)
             raise
     return Applied(found, choice)
+
+
+def _take_back(plan: PlanFile, place: Place, choice: Choice, today: date) -> None:
+    """Cuts that were booked and not made. A server may have made some; where it does not tell, all count."""
+    made: list[PlannedLimit] = []
+    if not isinstance(place, QuotaFilePlace):  # a file is written whole, or not
+        try:
+            now = place.listing().limits
+        except CommandFailed:
+            return
+        made = [limit for limit in choice.chosen if now.get(limit.whom, {}).get(limit.key) == limit.proposed]
+    counted = choice.as_it_is or plan
+    booked = cuts_in(counted, choice.chosen)
+    take_back_cuts(folder_of(Path(plan.source)), _id_of(place), today, booked, cuts_in(counted, made))
 
 
 def apply_unattended(
@@ -191,7 +206,7 @@ def apply_unattended(
             bounds or Bounds(),
             is_unattended=True,
             cuts_of_week=cuts_of_week(folder, where, now),
-            cuts_of_night=cuts_since(folder, where, now),
+            cuts_of_night=cuts_of_night(folder, where, now),
         )
         return _applied(plan, place, record, bounds, reviews or Reviews(), dry_run, now)
 
@@ -204,7 +219,7 @@ def _note(plan: PlanFile, place: Place, choice: Choice, today: date, bounds: Bou
     if not bounds.is_unattended:
         forget_cuts(folder, _id_of(place))
         return
-    cuts = cuts_in(plan, choice.chosen)
+    cuts = cuts_in(choice.as_it_is or plan, choice.chosen)
     if cuts:
         add_cuts(folder, _id_of(place), today, cuts)
 
@@ -228,7 +243,10 @@ def _rolled_back(plan: Path, place: Place, record: Path | None, dry_run: bool) -
     others = []
     for one in replaced:
         is_now = limits.get(one.whom, {}).get(one.key)
-        if is_now == one.after:
+        is_in_shadow = not now.takes_own and one.key in now.shadow.get(one.whom, ())
+        if is_in_shadow and is_now != one.before is not None:
+            others.append(f"{described(one.whom)}: {one.key} {IN_SHADOW}; left as it is")
+        elif is_now == one.after:
             if one.before is None:
                 del limits[one.whom][one.key]
             else:

@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
-from ipaddress import ip_address
-from math import floor
+from math import floor, inf
 from types import MappingProxyType
 from typing import Final
 
@@ -22,10 +21,9 @@ from sluice.proxy.cli.plan.file import PlanFile, PlannedLimit, cannot_be_named
 from sluice.proxy.cli.plan.nightly import allowed_tonight, those_with_room, weight_of
 from sluice.proxy.cli.quotas.edit import Whom, number
 from sluice.proxy.cli.quotas.listing import KAFKA_KEYS, Listing, described, merged
-from sluice.quotas.entity import DEFAULT, Default, Prefix, QuotaEntity, Tenant
+from sluice.proxy.cli.quotas.lookup import limits_of
 from sluice.quotas.entity_key import LimitOrigin, in_force, key_of, match_of, origin_of
-from sluice.quotas.files.quota_file import DEFAULT_NAME
-from sluice.quotas.kinds import KIND_BY_KEY, KINDS, Scope
+from sluice.quotas.kinds import KINDS, Scope
 from sluice.quotas.limits.limits import QuotaLimits
 
 SHARES_FROM: Final = 10
@@ -34,6 +32,11 @@ _ROUNDING: Final = 0.01
 """limits are rounded up to whole numbers, or to three digits"""
 _SHOWN: Final = 5
 """names in a message"""
+NEEDS_REVIEW: Final = "needs review"
+"""why a limit of a plan of version 1 is left out"""
+_BINDS_NOBODY: Final = "by a default for any name, of which there are others; lower the default"
+"""why a cut is left out that a job of before has proposed"""
+IN_SHADOW: Final = "is in shadow mode, which only a quota file can have"
 _NOTHING: Final[Mapping[tuple[Whom, str], float]] = MappingProxyType({})
 _MAY_RISE_FURTHER: Final = ("floor",)
 _MAY_FALL_FURTHER: Final = ("capacity", "ceiling")
@@ -87,6 +90,8 @@ class Choice:
     """of which more is wanted than is granted without a person's word"""
     done: int = 0
     """limits that are as proposed already"""
+    as_it_is: PlanFile | None = None
+    """the plan with the limits as they are by now; None: there was nothing to choose"""
     wanted: Listing = field(default_factory=lambda: Listing({}))
     """all limits of the place, afterwards"""
 
@@ -106,11 +111,12 @@ def choose(
     """`now`: the limits of the place. `today`: in UTC, as the dates of logs are. `written`: by (entity, key),
     what this plan has made of limits there already, maybe a part of the way. Raises PlanRefused.
     """
-    if not plan.limits:
+    if not plan.limits and not plan.unlisted:
         raise PlanRefused(f"{plan.source}: is empty; see whether the proxies write the access log")
     _check_steps(plan)
     _check_names(plan, reviews)
     before = limits_of(now)
+    plan = _told_by_origin(plan, before)
     choice = Choice(wanted=now)
     changed = _sorted(plan, before, reviews, written, choice)
     if changed and not bounds.skip_changed:
@@ -118,8 +124,9 @@ def choose(
             f"{plan.source}: is stale: {_count(len(changed), 'limit')} changed since it was made "
             f"({_names(changed)}); make the plan again, or leave these out with --skip-changed"
         )
-    if choice.chosen:
+    if choice.chosen or choice.granted:
         _check_age(plan, today, bounds)
+    if choice.chosen:
         if not bounds.is_unattended:
             _check_shares(plan, choice, bounds)
         _leave_out_what_cannot_be(plan, before, now, bounds, choice)
@@ -143,34 +150,64 @@ def _sorted(
     that somebody has changed, and which are left out."""
     now, changed, rooms = choice.wanted, [], _rooms(plan)
     for planned in plan.limits:
+        may_be_granted = planned.needs_review and plan.version > 1
+        if planned.proposed == planned.current and not may_be_granted:
+            continue
         limit = planned
         is_reviewed = reviews.all or limit.whom in reviews.named
-        unnamable = cannot_be_named(limit.whom) or _not_there(now, limit)
-        if limit.needs_review and plan.version > 1 and unnamable is None:
-            if is_reviewed:
-                limit = _first_step(plan, limit, rooms)
-            (choice.granted if is_reviewed else choice.waiting).append(limit)
-        if limit.proposed == limit.current:
-            continue
         found = in_force(before, limit.kind, limit.entity)
-        if found is not None and found[0] == limit.proposed:
+        unnamable = cannot_be_named(limit.whom) or _not_there(now, limit, found)
+        may_be_granted &= unnamable is None
+        if may_be_granted and is_reviewed:
+            limit = _first_step(plan, limit, rooms.get(limit.key, inf))
+        is_now = None if found is None else found[0]
+        is_written = is_now is not None and is_now == written.get((limit.whom, limit.key))
+        is_changed = not is_written and is_now not in {limit.current, limit.proposed}
+        if may_be_granted and not is_changed:
+            (choice.granted if is_reviewed else choice.waiting).append(limit)
+            if limit.key in rooms:
+                rooms[limit.key] -= limit.room_taken(limit.proposed) - planned.room_taken(planned.proposed)
+        stays = limit.proposed == limit.current
+        if stays and not (may_be_granted and is_changed):
+            continue
+        if is_now == limit.proposed:
             choice.done += 1
         elif unnamable is not None:
             choice.left_out.append((limit, unnamable))
+        elif limit.is_of_anybody and limit.proposed < limit.current:
+            choice.left_out.append((limit, _BINDS_NOBODY))
         elif limit.needs_review and plan.version == 1 and not is_reviewed:
-            choice.left_out.append((limit, "needs review"))
-        elif found is not None and found[0] == written.get((limit.whom, limit.key)):
-            if min(limit.current, limit.proposed) <= found[0] <= max(limit.current, limit.proposed):
-                choice.chosen.append(replace(limit, current=found[0]))  # from there on
-            else:  # a grant has taken it further
-                choice.done += 1
-        elif found is None or found[0] != limit.current:
-            changed.append(limit)
-            is_now = "there is none now" if found is None else f"is {number(found[0])} now"
-            choice.left_out.append((limit, f"was {number(limit.current)} when the plan was made, {is_now}"))
+            choice.left_out.append((limit, NEEDS_REVIEW))
+        elif is_changed or is_now is None:
+            if is_reviewed or not stays:
+                changed.append(limit)
+            told = "there is none now" if is_now is None else f"is {number(is_now)} now"
+            choice.left_out.append((limit, f"was {number(limit.current)} when the plan was made, {told}"))
         else:
-            choice.chosen.append(limit)
+            _go_on(limit, is_now, choice)
     return changed
+
+
+def _told_by_origin(plan: PlanFile, before: QuotaLimits) -> PlanFile:
+    """With those marked that have a default's limit here for any client id or address, as the plan says, too;
+    who was granted one counts in full from then on."""
+
+    def is_of_anybody(limit: PlannedLimit) -> bool:
+        is_default = limit.asked is not None
+        return is_default and origin_of(before, limit.kind, limit.entity) is LimitOrigin.ANYBODY
+
+    limits = tuple(
+        replace(limit, is_of_anybody=True) if is_of_anybody(limit) else limit for limit in plan.limits
+    )
+    return replace(plan, limits=limits)
+
+
+def _go_on(limit: PlannedLimit, is_now: float, choice: Choice) -> None:
+    """From where it is by now: as the plan has it, or where that was applied a part of the way."""
+    if min(limit.current, limit.proposed) <= is_now <= max(limit.current, limit.proposed):
+        choice.chosen.append(limit if is_now == limit.current else replace(limit, current=is_now))
+    else:  # a grant has taken it further
+        choice.done += 1
 
 
 def _as_it_is(plan: PlanFile, before: QuotaLimits) -> PlanFile:
@@ -188,63 +225,33 @@ def _as_it_is(plan: PlanFile, before: QuotaLimits) -> PlanFile:
 
 def _rooms(plan: PlanFile) -> dict[str, float]:
     """Key → what there is room for beyond all that the plan proposes."""
-    rooms = dict(plan.room)
+    rooms = {key: room - plan.room_of_unlisted.get(key, 0.0) for key, room in plan.room.items()}
     for limit in plan.limits:
         if limit.key in rooms:
             rooms[limit.key] -= limit.room_taken(limit.proposed)
     return rooms
 
 
-def _first_step(plan: PlanFile, limit: PlannedLimit, rooms: dict[str, float]) -> PlannedLimit:
-    """What a grant gets tonight: a step at most, if there is room, which is taken from `rooms`."""
+def _first_step(plan: PlanFile, limit: PlannedLimit, room: float) -> PlannedLimit:
+    """What a grant gets tonight: a step at most, if there is `room` for what it takes beyond the proposal."""
     step = min(limit.first_step, limit.up_to, limit.current * plan.max_step_up)
     proposed = float(floor(step)) if step >= 1.0 else step
     if proposed <= limit.proposed or limit.reason in _MAY_FALL_FURTHER:
         return limit
-    more = proposed - limit.room_taken(limit.proposed)
-    if more > rooms.get(limit.key, float("inf")):
+    if proposed - limit.room_taken(limit.proposed) > room:
         return limit
-    if limit.key in rooms:
-        rooms[limit.key] -= more
     return replace(limit, proposed=proposed, asked=None)
 
 
-def limits_of(listing: Listing) -> QuotaLimits:
-    """What a place has, as the proxy looks it up; a server's keys and names that Sluice does not know are
-    passed over."""
-    entries = []
-    shadow = {}
-    for whom, limits in listing.limits.items():
-        entity = entity_of(whom)
-        if entity is not None:
-            entries.append((entity, {key: limit for key, limit in limits.items() if key in KIND_BY_KEY}))
-            if whom in listing.shadow:
-                shadow[entity] = listing.shadow[whom]
-    tenants = {item["name"]: item["members"] for item in (listing.sections or {}).get("tenants", ())}
-    return QuotaLimits(entries, shadow=shadow, tenants=tenants)
-
-
-def entity_of(whom: Whom) -> QuotaEntity | None:
-    """Counterpart of quota_edit.whom_of; None: a broker's name for an address, which Sluice does not have."""
-    parts: dict[str, str | Default] = {key: DEFAULT if name == DEFAULT_NAME else name for key, name in whom}
-    ip = parts.get("ip")
-    if isinstance(ip, str):
-        try:
-            ip_address(ip)
-        except ValueError:
-            return None
-    tenant, prefix = parts.get("tenant"), parts.get("client-id-prefix")
-    return QuotaEntity(
-        Tenant(tenant) if isinstance(tenant, str) else parts.get("user"),
-        Prefix(prefix) if isinstance(prefix, str) else parts.get("client-id"),
-        ip,
-    )
-
-
-def _not_there(now: Listing, limit: PlannedLimit) -> str | None:
-    """Why a server can have no such entity; None: it can, or the place is a file."""
-    if not now.takes_own and any(part not in KAFKA_KEYS for part, _ in limit.whom):
+def _not_there(now: Listing, limit: PlannedLimit, found: tuple[float, bool] | None) -> str | None:
+    """Why a server can have no such limit; None: it can, or the place is a file. `found`: the one in force,
+    and whether it is in shadow mode, as one in its place would be."""
+    if now.takes_own:
+        return None
+    if any(part not in KAFKA_KEYS for part, _ in limit.whom):
         return "only a quota file can have it; apply the plan there, too"
+    if found is not None and found[1]:
+        return f"{IN_SHADOW}; written here it would be in force"
     return None
 
 
@@ -290,20 +297,21 @@ def _check_age(plan: PlanFile, today: date, bounds: Bounds) -> None:
 def _check_shares(plan: PlanFile, choice: Choice, bounds: Bounds) -> None:
     chosen = {(limit.kind, limit.whom) for limit in choice.chosen}
     for kind in KINDS:
-        limits = [limit for limit in plan.limits if limit.kind is kind]
-        number_whole, total = weight_of(limits)
-        if number_whole < SHARES_FROM:
-            continue
-        mine = [limit for limit in limits if (limit.kind, limit.whom) in chosen]
         key = KINDS[kind].config_key
+        weight = weight_of(plan, kind)
+        if weight.whole < SHARES_FROM:
+            continue
+        mine = [one for one in plan.limits if one.kind is kind and (kind, one.whom) in chosen]
         cuts = sum(limit.proposed < limit.current for limit in mine)
-        if cuts > bounds.max_cut_share * number_whole:
+        if cuts > bounds.max_cut_share * weight.whole:
             raise PlanRefused(
-                f"{plan.source}: is suspicious: cuts {cuts} of {number_whole} limits of {key}, more than "
+                f"{plan.source}: is suspicious: cuts {cuts} of {weight.whole} limits of {key}, more than "
                 f"{bounds.max_cut_share:.0%}; see in its report whether the log is whole, then raise "
                 "--max-cut-share"
             )
-        fall = -sum(limit.proposed - limit.current for limit in mine) / total
+        if weight.bounded < SHARES_FROM:
+            continue
+        fall = sum(weight.part_of(limit) * (limit.current - limit.proposed) for limit in mine) / weight.total
         if fall > bounds.max_total_fall:
             raise PlanRefused(
                 f"{plan.source}: is suspicious: all limits of {key} together fall by {fall:.0%}, more than "
@@ -317,6 +325,7 @@ def _leave_out_what_cannot_be(
 ) -> None:
     """What takes others, what the guards do not allow tonight, and rises for which there is no room then."""
     as_it_is, candidates = _as_it_is(plan, before), choice.chosen
+    choice.as_it_is = as_it_is
     while True:
         if bounds.is_unattended:
             chosen, later = allowed_tonight(

@@ -175,9 +175,10 @@ def _run(file: Path, place: Place, options: PlanOptions, dry_run: bool) -> None:
 def left_out_lines(applied: Applied) -> list[str]:
     """What of a plan is not written, and why, as lines; 20 of each, those first that matter most.
 
-    Limits that the place has by name come first, then the largest changes. Clients make up names by the
-    hundred, each with a default's limit: in the plan's order these would hide all others.
+    Limits that the place has by name come first, then users by a default; each the largest changes first.
+    Clients make up names by the hundred, each with a default's limit: these come last, or would hide others.
     """
+    from sluice.proxy.cli.plan.choice import NEEDS_REVIEW
     from sluice.proxy.cli.quotas.listing import described
 
     choice, new = applied.choice, {(one.whom, one.key) for one in applied.found if one.left is None}
@@ -203,7 +204,7 @@ def left_out_lines(applied: Applied) -> list[str]:
         f"granted for 14 days: {described(limit.whom)}: {limit.key}: up to {number(limit.up_to)}"
         for limit in choice.granted
     ]
-    if choice.waiting or any(limit.needs_review for limit, _ in choice.left_out):
+    if choice.waiting or any(why == NEEDS_REVIEW for _, why in choice.left_out):
         lines.append("What waits for review is granted with --include WHOM, or --include-reviews.")
     return lines
 
@@ -211,13 +212,20 @@ def left_out_lines(applied: Applied) -> list[str]:
 def _by_weight(
     items: Iterable[tuple[PlannedLimit, str, float]], is_named: Callable[[PlannedLimit], bool]
 ) -> list[tuple[PlannedLimit, str]]:
-    """Orders (limit, what is said of it, what it was to become): those that are named first, then by the
-    change, as a share of the key's largest, since two keys have different units. Else as they came."""
+    """Orders (limit, what is said of it, what it was to become): those that are named first, made-up
+    names last, then by the change, as a share of the key's largest, since two keys have different units. Else
+    as they came."""
     changes = [(limit, said, abs(wanted - limit.current)) for limit, said, wanted in items]
     largest: dict[str, float] = {}
     for limit, _, change in changes:
         largest[limit.key] = max(change, largest.get(limit.key, 0.0))
-    changes.sort(key=lambda each: (not is_named(each[0]), -each[2] / (largest[each[0].key] or 1.0)))
+    changes.sort(
+        key=lambda each: (
+            not is_named(each[0]),
+            each[0].is_of_anybody,
+            -each[2] / (largest[each[0].key] or 1.0),
+        )
+    )
     return [(limit, said) for limit, said, _ in changes]
 
 

@@ -48,6 +48,8 @@ class PlannedLimit:
     """what it takes of its key's room as long as it is a default's; None: it is its own, and counts whole"""
     is_change: bool = True
     """the plan has another limit for it"""
+    is_of_anybody: bool = False
+    """it is a default's, for any client id or address: names that cost nothing"""
 
     def room_taken(self, limit: float) -> float:
         """What it takes of its key's room if it is this: any other than now would be its own."""
@@ -75,6 +77,11 @@ class PlanFile:
     version: int = 1
     room: Mapping[str, float] = field(default_factory=dict)
     """key → what all its limits may come to"""
+    unlisted: int = 0
+    """limits by a default for any client id or address that are counted, and no entries: nothing is to be
+    done about them"""
+    room_of_unlisted: Mapping[str, float] = field(default_factory=dict)
+    """key → what these take of its room together"""
     incomplete: tuple[str, ...] = ()
     """dates of the last week of which the log lacks rows"""
 
@@ -120,6 +127,7 @@ def parse_plan(text: str, source: str) -> PlanFile:
         tuple(reader.limits(items)),
         version,
         reader.room(document.get("room", {})),
+        *reader.unlisted(document),
         tuple(reader.by_name(document, "incomplete_log")),
     )
     if reader.problems:
@@ -159,6 +167,17 @@ class _Reader:
         if not isinstance(value, dict) or not all(map(_is_positive, value.values())):
             self.fail("room", f"must be numbers above 0 by key, is {shown(value)}")
         return {key: float(number) for key, number in value.items()}
+
+    def unlisted(self, document: Mapping[str, Any]) -> tuple[int, dict[str, float]]:
+        """How many, key → what they take; a plan of before lists all."""
+        told = self.by_name(document, "unlisted")
+        count, taken = told.get("entries", 0), told.get("room_taken", {})
+        numbers = taken.values() if isinstance(taken, dict) else (None,)
+        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+            self.fail("unlisted.entries", f"must be a whole number, 0 or more, is {shown(count)}")
+        if any(_number(number) is None for number in numbers):
+            self.fail("unlisted.room_taken", f"must be numbers, 0 or more, by key, is {shown(taken)}")
+        return count, {key: float(number) for key, number in taken.items()}
 
     def limits(self, items: list[Any]) -> Iterator[PlannedLimit]:
         seen: set[tuple[QuotaKind, Whom]] = set()

@@ -42,16 +42,22 @@ def folder_of(plan: Path) -> Path:
     return folder.parent.parent if folder.parent.name == _PLANS else folder
 
 
-def cuts_since(folder: Path, place: str, first: date) -> dict[str, float]:
-    """Key → what unattended nights have cut at this place from a date on. Raises ConfigError."""
-    return {
-        key: sum(amount for day, amount in days if day >= first) for key, days in _cuts(folder, place).items()
-    }
+def cuts_of_night(folder: Path, place: str, today: date) -> dict[str, float]:
+    """Key → what unattended nights have cut at this place on this date. Raises ConfigError."""
+    return _cuts_from(folder, place, today, today)
 
 
 def cuts_of_week(folder: Path, place: str, today: date) -> dict[str, float]:
     """Likewise in the seven days up to `today`."""
-    return cuts_since(folder, place, today - WEEK + timedelta(days=1))
+    return _cuts_from(folder, place, today - WEEK + timedelta(days=1), today)
+
+
+def _cuts_from(folder: Path, place: str, first: date, last: date) -> dict[str, float]:
+    # What a clock that was ahead has booked of later dates counts once these have come.
+    return {
+        key: sum(amount for day, amount in days if first <= day <= last)
+        for key, days in _cuts(folder, place).items()
+    }
 
 
 def add_cuts(folder: Path, place: str, today: date, cuts: Mapping[str, float]) -> None:
@@ -63,12 +69,15 @@ def add_cuts(folder: Path, place: str, today: date, cuts: Mapping[str, float]) -
     _write_cuts(folder, place, own)
 
 
-def take_back_cuts(folder: Path, place: str, today: date, cuts: Mapping[str, float]) -> None:
-    """They were added and not made. Raises ConfigError."""
+def take_back_cuts(
+    folder: Path, place: str, today: date, cuts: Mapping[str, float], made: Mapping[str, float]
+) -> None:
+    """They were added, and only `made` of them were made. Raises ConfigError."""
     own = _cuts(folder, place)
     for key, amount in cuts.items():
         if (today, amount) in own.get(key, ()):
             own[key].remove((today, amount))
+            own[key] += [(today, made[key])] if key in made else []
     _write_cuts(folder, place, own)
 
 

@@ -163,12 +163,22 @@ def _name(kind: str, name: str | None) -> str | None:
         return None
     if not name.strip():
         raise ArgumentError("must not be blank; the default is --entity-default", "--entity-name")
+    refuse_no_text(name)
     if kind == "users":
         name = name.removeprefix(USER_TYPE)
     try:
         return canonical(KEY_OF_TYPE[kind], name)
     except ValueError:
         raise ArgumentError(f"must be an address such as 10.1.2.3, is {name!r}", "--entity-name") from None
+
+
+def refuse_no_text(name: str) -> None:
+    """Raises ArgumentError for the name of an argument whose bytes are not UTF-8: no file and no server can
+    have such a name. A client id that is not UTF-8 counts as Kafka reads it, with U+FFFD in it."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise ArgumentError(f"must be UTF-8, is {name!r}", "--entity-name") from None
 
 
 def take_removals(

@@ -45,6 +45,7 @@ from sluice.proxy.cli.quotas.options import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from sluice.proxy.cli.quotas.edit import Whom
     from sluice.proxy.cli.quotas.listing import Listing
     from sluice.proxy.cli.quotas.places import Place
     from sluice.proxy.cli.quotas.throttle_arguments import Throttled
@@ -121,6 +122,7 @@ def configs(
     if not limits:
         raise typer.BadParameter("give --add-config KEY=VALUE or --delete-config KEY")
     _print_done(asked.shown(), place.written, done=place.alter({asked.whom: limits}))
+    _print_in_shadow(place, asked.whom, [key for key, limit in limits.items() if limit is not None])
 
 
 def _show_or_set_throttles(asked: Throttled, changes: Mapping[str, str | None] | None, place: Place) -> None:
@@ -151,6 +153,22 @@ def _print_done(whom: str, written: str, *, done: bool) -> None:
     print(f"{'Completed updating' if done else 'Nothing to change in'} {whom}.")
     if done:
         print(written)
+
+
+def _print_in_shadow(place: Place, whom: Whom, keys: list[str]) -> None:
+    """Which of the limits that were set delay nobody: a file's entry stays in shadow mode, a server puts what
+    is set in force."""
+    from sluice.proxy.cli.quotas.places import QuotaFilePlace
+
+    if not isinstance(place, QuotaFilePlace):
+        return
+    in_shadow = place.listing().shadow.get(whom, frozenset())
+    found = [key for key in keys if key in in_shadow]
+    if found:
+        print(
+            f"In shadow mode, so it delays nobody: {', '.join(found)}. To put it in force, remove `shadow` "
+            f"from its entry in {place.name}, or the key from the list there."
+        )
 
 
 def place_of(

@@ -1,8 +1,8 @@
 """Quotas as lists that can be printed and compared, wherever they come from: a quota file, or a server.
 
-A quota file and an admin socket tell all that there is; a server (a broker, or a proxy that keeps quotas in a
-topic) entities and limits alone: neither shadow mode, calendars and over_budget, nor tenants, prefixes and
-exempt rules. Pure.
+A quota file tells all that there is, an admin socket all but replication throttles; a server (a broker, or a
+proxy that keeps quotas in a topic) entities and limits alone: neither shadow mode, calendars and over_budget,
+nor tenants, prefixes and exempt rules. Pure.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sluice.proxy.cli.quotas.edit import Entry, Whom, block_lines, entries_of, number, whom_of
-from sluice.quotas.exempt import network_of
+from sluice.proxy.cli.quotas.sections import SECTIONS, Sections, joined, section_lines, sections_of, told
 from sluice.quotas.files.quota_file import (
     DEFAULT_NAME,
     ENTITY_KEYS,
@@ -28,8 +28,6 @@ from sluice.quotas.files.yaml_lines import parse_yaml
 from sluice.quotas.kinds import KIND_BY_KEY
 from sluice.quotas.names import printable
 
-SECTIONS: Final = ("tenants", "exempt")
-"""what a quota file has beside `quotas:`, in the order of an export"""
 KAFKA_KEYS: Final = ("user", "client-id", "ip")
 """types of entities that Kafka's API knows"""
 OWN: Final = "own"
@@ -46,8 +44,8 @@ class Listing:
     """of each entity, by config key; none is empty"""
     shadow: Mapping[Whom, frozenset[str]] = field(default_factory=dict)
     """which of them are in shadow mode"""
-    sections: Mapping[str, tuple[Entry, ...]] | None = None
-    """SECTIONS with their items as in the quota file; None: the source has no place for them"""
+    sections: Sections = field(default_factory=dict)
+    """those for which the source has a place, with their items"""
     schedules: Mapping[Whom, tuple[Entry, ...]] = field(default_factory=dict)
     """the windows of entities that have a calendar, as in the quota file"""
     refusing: frozenset[Whom] = frozenset()
@@ -79,7 +77,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What two sources say of one limit; None: nothing. Of a section's item: `key` is the item, "" is yes."""
+    """What two sources say of one limit; None: nothing. Of a section: key and values as in sections.told."""
 
     whom: Whom
     """() of an item"""
@@ -116,8 +114,7 @@ def listing_of(text: str, source: str) -> Listing:
         if entry.get(OVER_BUDGET_KEY) == REFUSE:
             refusing.add(whom)
     document: Any = parse_yaml(text, source).value
-    sections = {name: tuple(document.get(name, ())) for name in SECTIONS}
-    return Listing(limits, shadow, sections, schedules, frozenset(refusing))
+    return Listing(limits, shadow, sections_of(document), schedules, frozenset(refusing))
 
 
 def yaml_of(listing: Listing) -> str:
@@ -127,17 +124,15 @@ def yaml_of(listing: Listing) -> str:
     else:
         lines = [line for whom in listing.limits for line in block_lines(listing.entry(whom))]
         text = "quotas:\n" + "".join(f"  {line}\n" for line in lines)
-    for name, items in (listing.sections or {}).items():
-        if items:
-            lines = [line for item in items for line in block_lines(item)]
-            text += f"{name}:\n" + "".join(f"  {line}\n" for line in lines)
+    for name, items in listing.sections.items():
+        text += "".join(f"{line}\n" for line in section_lines(name, items))
     return text
 
 
 def differences(left: Listing, right: Listing) -> Iterator[Difference]:
     """Entity by entity, key by key: in the order of `left`, then what only `right` has.
 
-    The items of sections are compared where both sources have a place for them.
+    Sections are compared where both sources have a place for them.
     """
     for whom in [*left.limits, *(whom for whom in right.limits if whom not in left.limits)]:
         ours, theirs = left.limits_of(whom), right.limits_of(whom)
@@ -150,18 +145,12 @@ def differences(left: Listing, right: Listing) -> Iterator[Difference]:
         over_left, over_right = (REFUSE if whom in one.refusing else None for one in (left, right))
         if over_left != over_right:
             yield Difference(whom, OVER_BUDGET_KEY, over_left, over_right)
-    if left.sections is not None and right.sections is not None:
-        for name in SECTIONS:
-            left_items, right_items = (
-                [_item(name, item) for item in sections.get(name, ())]
-                for sections in (left.sections, right.sections)
-            )
-            yield from (
-                Difference((), item, "", None, name) for item in left_items if item not in right_items
-            )
-            yield from (
-                Difference((), item, None, "", name) for item in right_items if item not in left_items
-            )
+    for name in SECTIONS:
+        if name in left.sections and name in right.sections:
+            ours_told, theirs_told = told(name, left.sections[name]), told(name, right.sections[name])
+            for key in [*ours_told, *(key for key in theirs_told if key not in ours_told)]:
+                if ours_told.get(key) != theirs_told.get(key):
+                    yield Difference((), key, ours_told.get(key), theirs_told.get(key), name)
 
 
 def compared(left: Listing, right: Listing) -> tuple[list[Difference], list[str]]:
@@ -177,10 +166,13 @@ def compared(left: Listing, right: Listing) -> tuple[list[Difference], list[str]
 
 
 def without_place(listing: Listing, place: Listing) -> list[str]:
-    """The items of sections for which a place has none."""
-    if place.sections is not None or listing.sections is None:
-        return []
-    return [f"{name}: {_item(name, item)}" for name in SECTIONS for item in listing.sections.get(name, ())]
+    """What sections say for which a place has none."""
+    return [
+        str(Difference((), key, value, None, name)).removeprefix("- ")
+        for name in SECTIONS
+        if name not in place.sections
+        for key, value in told(name, listing.sections.get(name, ())).items()
+    ]
 
 
 def changes_at(now: Listing, wanted: Listing) -> list[Difference]:
@@ -216,9 +208,9 @@ def merged(base: Listing, over: Listing) -> Listing:
         kept = base.shadow.get(whom, frozenset()) - over.limits.get(whom, {}).keys()
         if found := kept | over.shadow.get(whom, frozenset()):
             shadow[whom] = found
-    sections = base.sections
-    if sections is not None and over.sections is not None:
-        sections = {name: _joined(sections.get(name, ()), over.sections.get(name, ())) for name in SECTIONS}
+    sections = {
+        name: joined(name, items, over.sections.get(name, ())) for name, items in base.sections.items()
+    }
     schedules = {**base.schedules, **over.schedules}
     refusing = (base.refusing | over.refusing) & limits.keys()
     return Listing(limits, shadow, sections, schedules, refusing)
@@ -275,17 +267,3 @@ def _limit(limit: tuple[float, bool] | None) -> str | None:
 
 def _windows(windows: tuple[Entry, ...] | None) -> str | None:
     return None if windows is None else json.dumps(windows, ensure_ascii=False)
-
-
-def _item(section: str, item: Entry) -> str:
-    """Told in one way, however it is written: an address is the network of it alone."""
-    if section == "exempt" and "address" in item:
-        item = {**item, "address": str(network_of(item["address"]))}
-    return json.dumps(dict(sorted(item.items())), ensure_ascii=False)
-
-
-def _joined(base: tuple[Entry, ...], over: tuple[Entry, ...]) -> tuple[Entry, ...]:
-    """A tenant of the same name is the other's."""
-    names = {item["name"] for item in over if "name" in item}
-    kept = [item for item in base if item.get("name") not in names and item not in over]
-    return (*kept, *over)

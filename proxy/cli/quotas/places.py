@@ -6,7 +6,9 @@ A *place* is either. Both can list what they have and take changes; a running pr
 from __future__ import annotations
 
 import fcntl
+import grp
 import os
+import pwd
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +19,7 @@ from typing import Final, Protocol
 from sluice.proxy.cli.options import in_words
 from sluice.proxy.cli.quotas.edit import Changes, Whom, edited, with_section
 from sluice.proxy.cli.quotas.listing import Difference, Listing, differences, kafka_line, listing_of
+from sluice.proxy.cli.quotas.sections import in_the_file
 from sluice.quotas.files.config_error import Problem, QuotaFileError
 from sluice.quotas.files.load import MAX_QUOTAS_BYTES, read_given, read_text
 from sluice.quotas.files.quota_file import parse_quotas
@@ -114,7 +117,8 @@ class QuotaFilePlace:
             after = edited(before, self.name, changes, gone=anew, new=new)
             sections = {difference.section for difference in found if difference.section}
             for section in sections:
-                after = with_section(after, section, (wanted.sections or {}).get(section, ()))
+                items = wanted.sections.get(section, ())
+                after = with_section(after, section, in_the_file(section, items))
             self._write(before, after)
             # Whoever else was changed since the differences were found stays as he is now.
             left = differences(self.listing(), wanted)
@@ -213,7 +217,7 @@ def _is_written_anew(now: Listing, wanted: Listing, whom: Whom) -> bool:
 
 
 def _replace(file: Path, text: str) -> None:
-    """At once, with the rights it has; a link stays one."""
+    """At once, with the owner, group and rights it has; a link stays one. Raises OSError: it is untouched."""
     file = Path(os.path.realpath(file))
     beside = file.with_name(f".{file.name}.new")
     try:
@@ -221,10 +225,50 @@ def _replace(file: Path, text: str) -> None:
             new.write(text)
             new.flush()
             os.fsync(new.fileno())
-        if file.exists():
-            os.chmod(beside, file.stat().st_mode & 0o777)
+            if file.exists():
+                before = file.stat()
+                _give(new.fileno(), before)
+                os.chmod(new.fileno(), before.st_mode & 0o777)
         os.replace(beside, file)
     except OSError:
         with suppress(OSError):
             beside.unlink()
         raise
+
+
+def _give(new: int, before: os.stat_result) -> None:
+    """The new file to whom the old one belongs: a proxy of another user could not read it else, and would not
+    start with it. Raises OSError."""
+    now = os.fstat(new)
+    if (now.st_uid, now.st_gid) == (before.st_uid, before.st_gid):
+        return
+    try:
+        os.fchown(new, before.st_uid, before.st_gid)
+    except OSError:
+        with suppress(OSError):
+            os.fchown(new, -1, before.st_gid)
+        now = os.fstat(new)
+        by_group = bool(before.st_mode & 0o040) and now.st_gid == before.st_gid
+        if now.st_uid == before.st_uid or by_group or before.st_mode & 0o004:
+            return  # who could read it still can: its owner, its group, or everybody
+        message = (
+            f"belongs to {_owner(before)}, and the new file would be {_owner(now)}'s, which a proxy of that "
+            f"user may not read; run the command as root, or as that user: sudo -u '{_user(before.st_uid)}' …"
+        )
+        raise PermissionError(message) from None
+
+
+def _owner(found: os.stat_result) -> str:
+    """As `chown` takes it: `sluice:sluice`, numbers where there are no names."""
+    try:
+        group = grp.getgrgid(found.st_gid).gr_name
+    except KeyError:
+        group = str(found.st_gid)
+    return f"{_user(found.st_uid)}:{group}"
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"#{uid}"

@@ -1,8 +1,8 @@
 """Quotas that a running process keeps, as a place of commands: a server, or a proxy through its admin socket.
 
-A server tells entities and limits, the admin socket all that is in force. What only a quota file can be
-given (shadow mode, calendars, over_budget, tenants, prefixes, exempt rules) is refused by name rather than
-left out.
+A server tells entities and limits, the admin socket all that is in force, but for replication throttles. What
+only a quota file can be given (shadow mode, calendars, over_budget, tenants, prefixes, exempt rules) is
+refused by name rather than left out; what the place cannot even tell is named by the command (without_place).
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Any, Final
 from sluice.proxy.cli.local_admin import SocketClient
 from sluice.proxy.cli.options import CommandFailed
 from sluice.proxy.cli.quotas.edit import Changes, Whom, canonical
-from sluice.proxy.cli.quotas.listing import OWN, SECTIONS, Difference, Listing, described, is_own, sort_key
+from sluice.proxy.cli.quotas.listing import OWN, Difference, Listing, described, is_own, sort_key
+from sluice.proxy.cli.quotas.sections import SECTIONS
 from sluice.quotas.files.config_error import ConfigError, Problem
 from sluice.quotas.files.quota_file import (
     DEFAULT_NAME,
@@ -137,10 +138,11 @@ class SocketPlace(RemotePlace):
         answer = self._client.ask({"ask": "describe", "all": True})
         entries = {whom_of_names(entry["entity"]): entry for entry in answer["entries"]}
         sections = answer.get("sections")  # None: a proxy of an older version, which tells less
+        told = {} if sections is None else sections
         return Listing(
             {whom: {**entry["limits"], **entry.get("normal", {})} for whom, entry in entries.items()},
             {whom: frozenset(entry["shadow"]) for whom, entry in entries.items() if entry.get("shadow")},
-            None if sections is None else {name: tuple(sections[name]) for name in SECTIONS},
+            {name: tuple(told[name]) for name in SECTIONS if name in told},
             {whom: tuple(entry[SCHEDULE_KEY]) for whom, entry in entries.items() if SCHEDULE_KEY in entry},
             frozenset(whom for whom, entry in entries.items() if entry.get(OVER_BUDGET_KEY) == REFUSE),
             untold=frozenset({SCHEDULE_KEY, OWN}) if sections is None else frozenset(),

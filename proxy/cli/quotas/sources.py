@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sluice.proxy.cli.options import CommandFailed
-from sluice.proxy.cli.plan.choice import entity_of, limits_of
 from sluice.proxy.cli.quotas.edit import whom_of
 from sluice.proxy.cli.quotas.listing import OWN, yaml_of
+from sluice.proxy.cli.quotas.lookup import entity_of, limits_of
 from sluice.proxy.cli.quotas.places import Place, QuotaFilePlace
 from sluice.quotas.entity import QuotaEntity
 from sluice.quotas.files.quota_file import parse_quotas

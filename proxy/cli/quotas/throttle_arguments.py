@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from sluice.proxy.cli.quotas.arguments import ADD, ArgumentError, is_known, take_removals
+from sluice.proxy.cli.quotas.arguments import ADD, ArgumentError, is_known, refuse_no_text, take_removals
 from sluice.quotas.files.config_error import ConfigError, Problem
 from sluice.quotas.files.quota_file import DEFAULT_NAME
+from sluice.quotas.files.replication_section import rate_meant
 from sluice.quotas.replication.limits import RATE_KEYS, REPLICAS_KEYS, parse_rate, parse_replicas
 
 BROKERS: Final = "brokers"
@@ -54,6 +55,8 @@ def throttled_of(types: Sequence[str], names: Sequence[str], *, alter: bool) -> 
         raise ArgumentError("brokers and topics are asked for one at a time", "--entity-type")
     kind = types[0]
     name = names[0] if names else None
+    if name is not None:
+        refuse_no_text(name)
     if name is None and alter:
         raise ArgumentError(f"give --entity-name with {kind}", "--entity-type")
     if name == DEFAULT_NAME and kind == TOPICS:
@@ -92,5 +95,6 @@ def _why_not(kind: str, key: str, value: str) -> str:
         else:
             parse_replicas(key, value)
     except ValueError as error:
-        return str(error).removeprefix(f"{key} ")
+        meant = rate_meant(value) if kind == BROKERS else ""
+        return str(error).removeprefix(f"{key} ") + meant
     return ""

@@ -17,12 +17,13 @@ from kafka.protocol.admin import DescribeConfigsRequest, IncrementalAlterConfigs
 from kafka.protocol.metadata import MetadataRequest
 
 from sluice.proxy.cli.options import CommandFailed
-from sluice.proxy.cli.quotas.edit import with_section
+from sluice.proxy.cli.quotas.edit import Entry, with_section
 from sluice.proxy.cli.quotas.kafka_server import Address, KafkaServer
 from sluice.proxy.cli.quotas.places import QuotaFilePlace
 from sluice.proxy.cli.quotas.remote import refusal
+from sluice.proxy.cli.quotas.sections import in_parts, replication_items
 from sluice.proxy.cli.quotas.throttle_arguments import BROKERS, KEYS_OF_TYPE, TOPICS, Changes, Throttled
-from sluice.quotas.files.quota_file import DEFAULT_NAME
+from sluice.quotas.files.quota_file import DEFAULT_NAME, parse_quotas
 from sluice.quotas.files.replication_section import REPLICATION_KEY
 from sluice.quotas.files.yaml_lines import parse_yaml
 
@@ -114,7 +115,7 @@ class ThrottleFile(ThrottlePlace):
             _name_of(asked.kind, item): {
                 key: Setting(str(item[key])) for key in KEYS_OF_TYPE[asked.kind] if key in item
             }
-            for item in _section(self._place.read(), self.name).get(asked.kind) or ()
+            for item in _section(self._place.read(), self.name).get(asked.kind, ())
         }
         return found if asked.name is None else {asked.name: found.get(asked.name, {})}
 
@@ -123,9 +124,11 @@ class ThrottleFile(ThrottlePlace):
         self._place.rewrite(lambda text: _with_changes(text, self.name, asked, changes))
 
 
-def _section(text: str, source: str) -> dict[str, list[dict[str, Any]]]:
+def _section(text: str, source: str) -> dict[str, list[Entry]]:
+    """By part, each broker and topic once. Raises ConfigError for a file that cannot be used."""
+    parse_quotas(text, source)
     value: Any = parse_yaml(text, source).value
-    return dict(value.get(REPLICATION_KEY) or {}) if isinstance(value, dict) else {}
+    return in_parts(replication_items(value.get(REPLICATION_KEY, {})))
 
 
 def _name_of(kind: str, item: Mapping[str, Any]) -> str:
@@ -135,7 +138,7 @@ def _name_of(kind: str, item: Mapping[str, Any]) -> str:
 def _with_changes(text: str, source: str, asked: Throttled, changes: Changes) -> str:
     section = _section(text, source)
     kind, name = asked.kind, asked.name
-    items = [dict(item) for item in section.get(kind) or ()]
+    items = section.get(kind, [])
     item = next((item for item in items if _name_of(kind, item) == name), None)
     if item is None:
         assert name is not None

@@ -18,9 +18,7 @@ from sluice.protocol.fetch import (
     read_session,
 )
 from sluice.protocol.headers import request_body
-from sluice.protocol.names import api_name
 from sluice.protocol.replication.fetch_request import is_follower
-from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.fetch.turns import Turn
 from sluice.proxy.session.identity import Identity
 from sluice.proxy.session.in_flight import CHARGE, FOLLOWER, NEW_SESSION, NO_RECORDS, InFlight
@@ -70,19 +68,11 @@ class FetchSide(ProduceSide, ABC):
         self._greeted_at = -1  # requests that had gone on when one waited for what its user owes
         self._followers = shared.recorder.followers
 
-    @property
     def _is_for_nobody(self) -> bool:
         """A client that has left had waited for what its user owes of request time, and nothing behind its
-        login, if there was one, has gone on."""
+        login, if there was one, has gone on. Nor does its first request, or who leaves would wait for
+        nothing."""
         return self.count == self._greeted_at
-
-    def _end_for_nobody(
-        self, _buf: bytearray, _pos: int, _end: int, _frame_end: int, api_key: int, *_: float
-    ) -> bool:
-        """Its first request does not go on, either: or who leaves would wait for nothing."""
-        detail = f"{api_name(api_key)} not forwarded"
-        self._pace.end(DisconnectCause.LEFT_WHILE_HELD, detail, at_boundary=True)
-        return False
 
     def _find_fetched(
         self, buf: bytearray, pos: int, end: int, frame_end: int, offset: int, api_key: int, version: int
@@ -133,8 +123,6 @@ class FetchSide(ProduceSide, ABC):
         first, last = OFFERED[api_key]
         if not first <= version <= last:
             raise UnsupportedVersion("this version would go unmetered")
-        if self.client_left and self._is_for_nobody:
-            return self._end_for_nobody(buf, pos, end, frame_end, api_key)
         if self.replicas is not None and api_key == FETCH:
             if self._flows is not None:
                 self._identity.flow = self._flows.other(FETCH)
@@ -178,6 +166,8 @@ class FetchSide(ProduceSide, ABC):
                     offset, now_ms,
                 )  # fmt: skip
             reserved, held_ms = fetches.reserved_bytes, fetches.held_ms
+        elif self._throttling.fetches.is_held:
+            held_ms = self._throttling.let_fetch_go(now_ms)
         self._in_flight.append((
             correlation_id, api_key, version, identity.flow, frame_end - pos,
             now_ms, held_ms, reserved, sensor, CHARGE,

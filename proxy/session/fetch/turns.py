@@ -62,7 +62,8 @@ class FetchTurns:
 
     __slots__ = (
         "_begun_ms", "_former", "_limit_ms", "_pace", "_place", "_poll_ms", "_polls", "_queue", "_sensor",
-        "_ticket", "_until_ms", "held_ms", "is_held", "reserved_bytes", "wake",
+        "_ticket", "_until_ms", "held_ms", "is_held", "paid_at_ms", "reserved_bytes",
+        "wake",
     )  # fmt: skip
 
     def __init__(self, pace: Pace, limit_ms: Callable[[int], float]) -> None:
@@ -83,6 +84,9 @@ class FetchTurns:
         """a Fetch waits, in state HOLDING"""
         self.held_ms = 0.0
         """of the Fetch that goes, or is replaced, now"""
+        self.paid_at_ms = -inf
+        """when the last answer is paid: its delay, which was told, ends then, and only then does that of the
+        next Fetch begin"""
         self.reserved_bytes = 0.0
         """for the Fetch that goes now"""
         self.wake: Wake | None = None
@@ -91,7 +95,7 @@ class FetchTurns:
         """Fetches are charged to `sensor` from now on."""
         if sensor is self._sensor:
             return
-        self.drop(now_ms)
+        self._leave_queue(now_ms)  # a Fetch that is held waits on, for the new bucket
         before, queue, place = self._sensor, self._queue, self._place
         if before is not None and queue is not None:
             if place.reserved_bytes:
@@ -123,7 +127,7 @@ class FetchTurns:
             queue = self._join(sensor)
         if self.is_held:
             return self._held_again(queue, buf, offset, api_key, now_ms)
-        if queue.is_free(now_ms):
+        if queue.is_free(now_ms) and not queue.awaits_others(self._place, now_ms):
             self.held_ms = 0.0
             queue.came(self._place)
             self._go(queue, buf, offset, now_ms)
@@ -131,7 +135,8 @@ class FetchTurns:
         limit_ms = self._limit_ms(api_key)
         if api_key != FETCH:
             limit_ms = min(limit_ms, _SHARE_FETCH_MS)
-        self._begun_ms, self._until_ms = now_ms, now_ms + limit_ms
+        self._begun_ms = max(now_ms, self.paid_at_ms)
+        self._until_ms = self._begun_ms + limit_ms
         if self._poll_ms > now_ms:
             self._hold(min(self._poll_ms, self._until_ms))
         else:
@@ -143,17 +148,21 @@ class FetchTurns:
     ) -> Turn:
         """The shell gives a Fetch again that was held."""
         ticket = self._ticket
-        if ticket is None and now_ms < self._until_ms - EARLY_MS and not queue.is_free(now_ms):
+        # It has slept, or was held for another bucket.
+        must_wait = ticket is None and not queue.is_free(now_ms)
+        if must_wait and now_ms < self._until_ms - EARLY_MS:
             self._enter(queue, buf, offset, api_key, now_ms)
             return Turn.WAIT
         self.is_held = False
-        self.held_ms = now_ms - self._begun_ms
+        self.held_ms = self._waited_ms(now_ms)
         self._ticket = None
         if ticket is not None and ticket.is_in:  # its bound is over
             queue.leave(ticket, now_ms)
             if api_key == FETCH:
                 queue.keep_place(self._place, ticket.begin_tag, now_ms + self._limit_ms(FETCH))
                 return Turn.REPLACE
+        elif must_wait and api_key == FETCH:
+            return Turn.REPLACE
         elif ticket is not None:
             queue.take_back(self._place, ticket.request_bytes)  # its grant is reckoned now
         self._go(queue, buf, offset, now_ms)
@@ -272,8 +281,21 @@ class FetchTurns:
 
     def drop(self, now_ms: float) -> None:
         """A held Fetch, if there is one, will never go."""
-        ticket, self._ticket = self._ticket, None
         self.is_held = False
+        self._leave_queue(now_ms)
+
+    def let_go(self, now_ms: float) -> float:
+        """The held Fetch waits no longer: its limit is none now, or in shadow mode. Its place and what was
+        reserved for it are given back. Returns how long it was held, in ms."""
+        self.drop(now_ms)
+        return self._waited_ms(now_ms)
+
+    def _waited_ms(self, now_ms: float) -> float:
+        """How long the Fetch has been held; none of the delay of the answer before it, which was told."""
+        return max(now_ms - self._begun_ms, 0.0)
+
+    def _leave_queue(self, now_ms: float) -> None:
+        ticket, self._ticket = self._ticket, None
         if ticket is not None and self._queue is not None:
             self._queue.leave(ticket, now_ms)
 

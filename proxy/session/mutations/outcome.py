@@ -24,8 +24,8 @@ class Outcome:
     """how many partitions each topic will have, if all goes well"""
     validate_only: bool = False
     """nothing is changed, whatever the answer says; it costs the same (as in ReplicationControlManager)"""
-    unknown: set[TopicKey] = field(default_factory=set)
-    """of these there was nothing to count: they did not exist, or the client may not see them"""
+    unchanged: set[TopicKey] = field(default_factory=set)
+    """of these there was nothing to count: as far as could be told the broker would change nothing"""
     refused: bytes = b""
     """topics for the answer"""
     refused_count: int = 0

@@ -211,10 +211,13 @@ class MutationRequests:
         if request.api_key == ApiKey.DELETE_TOPICS:
             return present
         if request.api_key == ApiKey.CREATE_TOPICS:
-            wanted = topic.partitions
-            return 0 if present else self.defaults.partitions if wanted == BROKERS_DEFAULT else wanted
+            return 0 if present else self._wanted(topic)
         grown = topic.partitions - present
         return 0 if not present or grown < 0 or topic.assigned not in {None, grown} else grown
+
+    def _wanted(self, topic: TopicMutation) -> int:
+        """How many partitions a topic that is created or grown is to have in the end."""
+        return self.defaults.partitions if topic.partitions == BROKERS_DEFAULT else topic.partitions
 
     # What becomes of it -----------------------------------------------------------------------------------
 
@@ -269,8 +272,9 @@ class MutationRequests:
         for topic in request.topics:
             partitions = self._partitions(request, topic, now_ms)
             if not partitions:
-                if request.api_key != ApiKey.CREATE_TOPICS:
-                    outcome.unknown.add(topic.key)
+                outcome.unchanged.add(topic.key)
+                if request.api_key != ApiKey.DELETE_TOPICS:
+                    outcome.becomes[topic.key] = self._wanted(topic)
             elif request.is_strict and sensor.tokens(now_ms) < 0.0:
                 refused.append(topic)
             else:
@@ -278,8 +282,8 @@ class MutationRequests:
                 if not outcome.charged:
                     outcome.eligible_at_ms = sensor.eligible_at_ms
                 outcome.charged[topic.key] = partitions
-                if request.api_key != ApiKey.DELETE_TOPICS and not request.validate_only:
-                    outcome.becomes[topic.key] = max(topic.partitions, partitions)
+                if request.api_key != ApiKey.DELETE_TOPICS:
+                    outcome.becomes[topic.key] = self._wanted(topic)
                 if topic.partitions == BROKERS_DEFAULT:
                     outcome.by_default.add(topic.key)
         if request.is_strict:

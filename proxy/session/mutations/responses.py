@@ -122,9 +122,10 @@ class MutationAnswers:
         charged = None if key is None else outcome.charged.pop(key, None)
         sensor = outcome.sensor
         if charged is None:
-            if not result.error_code and outcome.unknown & {result.name, result.topic_id}:
-                self._requests.note(outcome, 1, now_ms)
-                sensor.charge(1, now_ms)  # it came into being after the question: one partition at least
+            if not result.error_code and outcome.unchanged & {result.name, result.topic_id}:
+                changed = self._changed(outcome, result, now_ms)
+                self._requests.note(outcome, changed, now_ms)
+                sensor.charge(changed, now_ms)
         elif result.error_code:
             if result.error_code != ErrorCode.REQUEST_TIMED_OUT:
                 self._requests.note(outcome, -charged, now_ms)
@@ -138,6 +139,19 @@ class MutationAnswers:
                 sensor.refund(charged - result.partitions, now_ms)
         if not (result.error_code or outcome.validate_only):
             self._remember(outcome, result, key, now_ms)
+
+    def _changed(self, outcome: Outcome, result: TopicResult, now_ms: float) -> int:
+        """How many partitions were created or deleted where there seemed to be nothing to do: what others do
+        at the same time may come first. One at least, by what has been heard of the topic meanwhile."""
+        name = result.name
+        wanted = 0 if name is None else outcome.becomes.get(name, 0)
+        if outcome.api_key == ApiKey.CREATE_TOPICS:
+            return max(wanted if result.partitions is None else result.partitions, 1)
+        recent = self._requests.defaults.recent
+        before = recent(result.topic_id, now_ms) if name is None else recent(name, now_ms)
+        if before is None:
+            return 1
+        return max(before if outcome.api_key == ApiKey.DELETE_TOPICS else wanted - before, 1)
 
     def _remember(self, outcome: Outcome, result: TopicResult, key: TopicKey | None, now_ms: float) -> None:
         """It is done, though brokers that are asked may not know yet."""

@@ -41,7 +41,8 @@ _MAX_HEAD_BYTES: Final = 512
 # one more than what it is of, in seven bits a byte, the lowest first; then three bytes for tags are the end.
 _CLASSIC: Final = Struct(">i8xi31xq")
 _COMPACT_1: Final = Struct(">B8xi31xq")
-_COMPACT_2: Final = "H8xi31xq"
+# And what request_percentage charges by: magic, the low byte of the attributes, the number of records.
+_COMPACT_2: Final = "H8xi4xB5xB20xq6xi"
 _COMPACT_3: Final = Struct(">BH8xi31xq")
 _TAGS_BYTES: Final = 3
 _SHORTER_BY: Final = LOG_OVERHEAD + 1
@@ -61,8 +62,8 @@ _MAX_FRAME_BYTES: Final = 2**31
 
 @lru_cache(maxsize=_MAX_HEAD_BYTES)
 def _with_head(head_bytes: int) -> Callable[[bytearray, int], tuple[Any, ...]]:
-    """Reads (head, the records' length of two bytes, the batch's length, its producer id) of the frame at an
-    offset."""
+    """Reads (head, the records' length of two bytes, the batch's length, its magic, the low byte of its
+    attributes, its producer id, its number of records) of the frame at an offset."""
     return Struct(f">{REQUEST_HEAD_BYTES}x{head_bytes}s{_COMPACT_2}").unpack_from
 
 
@@ -102,7 +103,7 @@ class KnownProduce:
         self.enough_bytes = 0
         """what must have arrived of a frame that has not arrived whole"""
         self.unpack = _with_head(0)
-        """(head, the records' length of two bytes, the batch's length, its producer id)"""
+        """as `_with_head` says"""
         self.acks = 0
         """of a request that fits"""
 

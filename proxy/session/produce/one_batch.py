@@ -12,7 +12,7 @@ from struct import Struct
 from typing import Final
 
 from sluice.protocol.produce import FIRST_FLEXIBLE, ProduceUsage
-from sluice.protocol.record_batch import HEAD_BYTES, LOG_OVERHEAD
+from sluice.protocol.record_batch import CODEC_BITS, HEAD_BYTES, LOG_OVERHEAD, MAGIC
 from sluice.proxy.session.produce.header_prediction import NO_HEADS, with_head
 
 _TAGS_BYTES: Final = 3
@@ -20,10 +20,8 @@ _MAX_HEAD_BYTES: Final = 512
 _MIN_2: Final = 1 << 7
 _MIN_3: Final = 1 << 14
 _MAX_3: Final = 1 << 21
-_MAGIC: Final = 2
 # Of a batch's head: its length, its magic, the low byte of its attributes, its number of records.
 _HEAD: Final = Struct(">8xi4xB5xB34xi").unpack_from
-_CODEC_BITS: Final = 7
 _LEAST_BYTES: Final = 2 + HEAD_BYTES
 """behind a head: the shortest length that is read here, and a batch's head"""
 
@@ -70,9 +68,9 @@ class OneBatch:
         if not fits or batch + HEAD_BYTES > end:  # a length of three bytes
             return None
         batch_bytes, magic, attributes, count = _HEAD(buf, batch)
-        if batch_bytes != said - 1 - LOG_OVERHEAD or magic != _MAGIC:
+        if batch_bytes != said - 1 - LOG_OVERHEAD or magic != MAGIC:
             return None
-        return max(count, 0), attributes & _CODEC_BITS
+        return max(count, 0), attributes & CODEC_BITS
 
     def walked(self, buf: bytearray, start: int, version: int, usage: ProduceUsage) -> None:
         """A Produce was walked: those that begin like it need not be, if it is of one batch."""

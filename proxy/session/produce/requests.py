@@ -12,9 +12,9 @@ from sluice.protocol.addresses.addresses import Edit
 from sluice.protocol.apis import OFFERED, PRODUCE, ErrorCode
 from sluice.protocol.errors import MalformedFrame, UnsupportedVersion
 from sluice.protocol.headers import REQUEST_HEAD_BYTES, request_body
-from sluice.protocol.names import api_name
 from sluice.protocol.produce import FIRST_FLEXIBLE, read_acks
 from sluice.protocol.produce_refusal import refuse_produce
+from sluice.protocol.record_batch import CODEC_BITS, MAGIC
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.identity import Identity
 from sluice.proxy.session.in_flight import ADDRESSES, LOCAL, NONE, THROTTLE, Held, InFlight
@@ -108,7 +108,7 @@ class ProduceSide(ABC):
             elif not self._find_topic(buf, pos, end, frame_end, client_id_end, version):
                 return False
         known = throttling.known
-        fits = False
+        fits, magic, codec, records = False, 0, 0, 0
         if (
             now_ms < known.until_ms and version == known.version and not known.gates
             and (frame_end <= end or pos + known.enough_bytes <= end)
@@ -116,8 +116,7 @@ class ProduceSide(ABC):
             # KnownProduce's commonest case stands here, for the same reason.
             batch_bytes = frame_end - pos - known.less_bytes
             if MIN_2 <= batch_bytes <= MAX_2:
-                unpack = known.unpack
-                head, length, batch_length, producer_id = unpack(buf, pos)
+                head, length, batch_length, magic, codec, producer_id, records = known.unpack(buf, pos)
                 fits = (
                     producer_id == known.producer_id and batch_length == batch_bytes
                     and length == LENGTHS_2[batch_bytes] and (head == known.head or head in known.heads)
@@ -137,11 +136,13 @@ class ProduceSide(ABC):
         else:
             return self._judge_anew(buf, pos, end, frame_end, version, correlation_id, client_id_end, now_ms)
         request_bytes = frame_end - pos
-        if self.client_left and self._is_left_behind(acks, request_bytes):
+        if self.client_left and self._is_left_behind(request_bytes):
             return False
-        if throttling.request_time is not None and acks:
-            note = throttling.request_time.note_produce
-            note(buf, client_id_end, end, frame_end, version, correlation_id, acks)
+        if (request_time := throttling.request_time) is not None and acks:
+            if fits and magic == MAGIC and records >= 0:  # of its one batch all is read that is charged by
+                request_time.marks.append((correlation_id, 1, records, codec & CODEC_BITS, acks != 1))
+            else:
+                request_time.note_produce(buf, client_id_end, end, frame_end, version, correlation_id, acks)
         sensor = throttling.produce_sensor
         clears_at_ms = 0.0 if sensor is None else sensor.charge(request_bytes, now_ms)
         if clears_at_ms > now_ms or not acks:
@@ -169,7 +170,7 @@ class ProduceSide(ABC):
                 raise MalformedFrame("Produce request without acks", offset=body)
             return False
         request_bytes = frame_end - pos
-        if self.client_left and self._is_left_behind(acks, request_bytes):
+        if self.client_left and self._is_left_behind(request_bytes):
             return False
         held_ms, brings_ids = 0.0, False
         if ids is not None:
@@ -205,7 +206,7 @@ class ProduceSide(ABC):
                 is_group=throttling.is_group,
             )  # fmt: skip
             if eligible_at_ms > now_ms:
-                begun_ms = now_ms - held_ms
+                begun_ms = max(now_ms - held_ms, throttling.produces.paid_at_ms)
                 throttling.produces.held = Held(
                     correlation_id, version, request_bytes, acks, begun_ms, clears_at_ms, sensor, brings_ids
                 )
@@ -230,12 +231,13 @@ class ProduceSide(ABC):
             sensor.count_over(request_bytes, clears_at_ms)
         self._finished_without_answer(version, request_bytes, 0.0, clears_at_ms, sensor, now_ms)
 
-    def _is_left_behind(self, acks: int, request_bytes: int) -> bool:
-        """The client is gone: True if its request does not go on, and so ends the connection."""
-        if self._throttling.produces.outlives_its_client(acks, request_bytes):
+    def _is_left_behind(self, request_bytes: int) -> bool:
+        """The client is gone, its request has acks = 0: True if that does not go on, and so ends the
+        connection."""
+        if self._throttling.produces.outlives_its_client(0, request_bytes):
             self._throttling.produces.is_for_nobody = True
             return False
-        self.leave_behind(acks, request_bytes)
+        self.leave_behind(request_bytes)
         return True
 
     def _find_topic(
@@ -342,27 +344,13 @@ class ProduceSide(ABC):
         self.bytes_read -= stop - start
         self.dropped_bytes += stop - start
 
-    def wake_for_ids(self, now_ms: float, client_left: bool) -> None:
-        """The request that waits for its producer ids: its turn, or its time, may have come."""
-        ids = self._throttling.ids
-        assert ids is not None
-        left_since = client_left and not self.client_left
-        self.client_left = client_left
-        if left_since and ids.acks != 0:
-            ids.dropped(now_ms)
-            self.leave_behind(ids.acks, ids.request_bytes, ids.api_key)
-        elif ids.woken(now_ms):
-            self._pace.release(0.0)  # the shell gives it again
-        else:
-            self._pace.wake_at_ms = ids.wake_at_ms
-
     def release(self, held: Held, now_ms: float) -> None:
         """A held Produce goes: its bytes, and what still arrives of them, pass without a second look."""
         self.pass_on(held.request_bytes)
         if held.brings_ids:
             self._bring_ids(now_ms)
         clears_at_ms = held.clears_at_ms
-        held_ms = now_ms - held.begun_ms
+        held_ms = max(now_ms - held.begun_ms, 0.0)
         version, request_bytes, sensor = held.api_version, held.request_bytes, held.sensor
         if held.acks == 0:
             self._finished_without_answer(version, request_bytes, held_ms, clears_at_ms, sensor, now_ms)
@@ -393,8 +381,7 @@ class ProduceSide(ABC):
             PRODUCE, version, identity.user, sensor,
         ))  # fmt: skip
 
-    def leave_behind(self, acks: int, request_bytes: int, api_key: int = PRODUCE) -> None:
-        """End the connection over a request that does not outlive its client."""
-        cause = DisconnectCause.LEFT_WHILE_HELD if acks else DisconnectCause.UNFINISHED_BYTES_OVER_CAP
-        detail = f"a {api_name(api_key)} of {request_bytes} bytes not forwarded"
-        self._pace.end(cause, detail, at_boundary=True)
+    def leave_behind(self, request_bytes: int) -> None:
+        """End the connection over a request with acks = 0 that does not outlive its client."""
+        detail = f"a Produce of {request_bytes} bytes not forwarded"
+        self._pace.end(DisconnectCause.UNFINISHED_BYTES_OVER_CAP, detail, at_boundary=True)

@@ -28,15 +28,17 @@ from sluice.quotas.sensors.sensor import Sensor
 from sluice.usage.records import EventKind
 
 _LOOK_AGAIN_MS: Final = 60_000.0
+_SHARED_MS: Final = 10_000.0
+"""So long after a request that had waited others may be expected to come again"""
 
 
 class ProduceTurns:
     """Turns of one connection's Produces: which one waits, for how long, and what is left of it."""
 
     __slots__ = (
-        "_arrivals", "_delay_limit_ms", "_identity", "_last_ms", "_left_behind", "_left_behind_bytes",
-        "_log", "_pace", "_place", "_queue", "_refuse_ms", "_sensor", "_ticket", "held", "is_for_nobody",
-        "refuses", "wake",
+        "_arrivals", "_came_ms", "_delay_limit_ms", "_identity", "_is_group", "_is_told", "_last_ms",
+        "_left_behind", "_left_behind_bytes", "_log", "_pace", "_place", "_queue", "_refuse_ms", "_sensor",
+        "_ticket", "held", "is_for_nobody", "paid_at_ms", "refuses", "wake",
     )  # fmt: skip
 
     def __init__(
@@ -50,6 +52,9 @@ class ProduceTurns:
     ) -> None:
         """`delay_limit_ms`: the longest wait of a request, by its API key. `arrivals`: of the connection."""
         self._arrivals = arrivals
+        self._came_ms = 0.0  # when the request was held
+        self._is_group = False
+        self._is_told = False  # the hold is in the log
         self._left_behind = shared.left_behind
         self._left_behind_bytes = 0
         self._pace = pace
@@ -68,6 +73,9 @@ class ProduceTurns:
         """the limit is not in shadow mode, and refuses what has no turn in time"""
         self.is_for_nobody = False
         """its client has left: what it left behind waits for the quota, however long"""
+        self.paid_at_ms = -inf
+        """when the last request is paid behind which nothing was muted: it was told so, and what the next
+        waits until then is no delay of its own"""
         self.wake: Wake | None = None
         """the shell's: a held request's turn has come earlier than it was told"""
 
@@ -92,13 +100,14 @@ class ProduceTurns:
         the answer budget, of which `spent_ms` is spent already, and by its client's patience if it was read
         ahead. `begin`: its position.
 
-        eligible_at_ms ≤ now_ms: it goes at once, and the connection is now muted until clears_at_ms. Else the
-        entity was in debt before, and the pace is now HOLDING until eligible_at_ms; the caller sets `held`. A
-        limit in shadow mode: both are now_ms, and nothing is done. One that refuses: nothing goes ahead of
-        it. What is held has no deadline in its queue, and is refused when its budget is over; with acks = 0
-        it waits on, save on a connection of a group.
+        eligible_at_ms ≤ now_ms: it goes at once, and the connection is now muted until clears_at_ms, or its
+        next request waits among others. Else the entity was in debt before, and the pace is now HOLDING until
+        eligible_at_ms; the caller sets `held`. A limit in shadow mode: both are now_ms, and nothing is done.
+        One that refuses: nothing goes ahead of it. What is held has no deadline in its queue, and is refused
+        when its budget is over; with acks = 0 it waits on, save on a connection of a group.
         """
         limit_ms = self._delay_limit_ms(PRODUCE)
+        self._is_group = is_group
         if sensor.shadow:
             self._log.note_shadow(sensor, PRODUCE, clears_at_ms, limit_ms, request_bytes, now_ms)
             return now_ms, now_ms
@@ -113,24 +122,38 @@ class ProduceTurns:
             deadline_ms = inf
         eligible_at_ms = min(sensor.eligible_at_ms, deadline_ms)
         self._queue = queue = sensor.hold_queue()
-        if queue is not None and eligible_at_ms > now_ms:
-            sensor.hold(request_bytes)
-            self._ticket = queue.enter(
-                request_bytes, sensor.eligible_at_ms, deadline_ms, now_ms, self.wake, self._place
-            )
-            self._ticket.refuse_ms = self._refuse_ms
-            self._ticket.here_bytes = 0.0  # until `read_ahead` is told
-            at_ms = min(self._ask(queue, self._ticket, now_ms, now_ms), self._refuse_ms)
-            eligible_at_ms = max(at_ms, now_ms + EARLY_MS)
-            self._pace.hold(eligible_at_ms, now_ms, QuotaKind.PRODUCE)
-            self._log.add(EventKind.HOLD, sensor, PRODUCE, eligible_at_ms - now_ms, request_bytes, now_ms)
+        if queue is not None and (
+            eligible_at_ms > now_ms or queue.awaits(self._place, request_bytes, eligible_at_ms, now_ms)
+        ):
+            eligible_at_ms = self._enter(queue, sensor, request_bytes, deadline_ms, now_ms)
             return eligible_at_ms, min(clears_at_ms, last_ms)
         clears_at_ms = min(clears_at_ms, last_ms)
         if queue is not None:
             queue.came(self._place)
         sensor.count_over(request_bytes, clears_at_ms)
-        self._mute(sensor, clears_at_ms, request_bytes, now_ms)
+        mutes = queue is None or self._mutes(is_shared=now_ms - queue.went_ms < _SHARED_MS)
+        self._delay(sensor, clears_at_ms, request_bytes, now_ms, mutes=mutes)
         return eligible_at_ms, clears_at_ms
+
+    def _enter(
+        self, queue: HoldQueue, sensor: Sensor, request_bytes: int, deadline_ms: float, now_ms: float
+    ) -> float:
+        """The request waits with the others. Returns when it is to ask."""
+        self._came_ms = now_ms
+        sensor.hold(request_bytes)
+        self._ticket = ticket = queue.enter(
+            request_bytes, sensor.eligible_at_ms, deadline_ms, now_ms, self.wake, self._place
+        )
+        ticket.refuse_ms = self._refuse_ms
+        ticket.here_bytes = 0.0  # until `read_ahead` is told
+        at_ms = min(self._ask(queue, ticket, now_ms, now_ms), self._refuse_ms)
+        eligible_at_ms = max(at_ms, now_ms + EARLY_MS)
+        self._pace.hold(eligible_at_ms, now_ms, QuotaKind.PRODUCE)
+        hold_ms = eligible_at_ms - max(now_ms, self.paid_at_ms)
+        self._is_told = hold_ms > 0.0
+        if self._is_told:
+            self._log.add(EventKind.HOLD, sensor, PRODUCE, hold_ms, request_bytes, now_ms)
+        return eligible_at_ms
 
     def read_ahead(self, begin: int, here_bytes: int, now_ms: float) -> None:
         """More has come of the held request, if there is one, which begins at `begin`, or behind it; from
@@ -163,9 +186,11 @@ class ProduceTurns:
         if queue is None or sensor is not self._sensor:
             return remaining_ms
         limit_ms = self._delay_limit_ms(PRODUCE)
-        return max(
-            remaining_ms, queue.tell(self._place, request_bytes, sensor.owed_ms(now_ms), limit_ms, now_ms)
-        )
+        told_ms = queue.tell(
+            self._place, request_bytes, sensor.owed_ms(now_ms), limit_ms, now_ms,
+            is_next_held=self._ticket is not None,
+        )  # fmt: skip
+        return max(remaining_ms, told_ms)
 
     def is_turn(self, now_ms: float) -> bool:
         """May the held request go? If not, `pace.wake_at_ms` says when to ask again."""
@@ -218,14 +243,18 @@ class ProduceTurns:
         is_ahead = ticket.eligible_at_ms > now_ms + EARLY_MS
         held = replace(
             held,
+            # Where it goes before the last one's delay has ended, all of its wait is its own.
+            begun_ms=held.begun_ms if held.begun_ms <= now_ms + EARLY_MS else self._came_ms,
             clears_at_ms=now_ms
             if is_ahead
             else min(ticket.clears_at_ms, ticket.deadline_ms, max(self._last_ms, now_ms)),
         )
-        self._pace.release(held.clears_at_ms)
-        held.sensor.go(held.request_bytes, max(held.clears_at_ms, now_ms))
-        if held.clears_at_ms > now_ms:
-            self._mute(held.sensor, held.clears_at_ms, held.request_bytes, now_ms, continues=True)
+        mutes, clears_at_ms = self._mutes(is_shared=True), held.clears_at_ms
+        self._pace.release(clears_at_ms if mutes else now_ms)
+        held.sensor.go(held.request_bytes, max(clears_at_ms, now_ms))
+        if clears_at_ms > now_ms:
+            told = self._is_told
+            self._delay(held.sensor, clears_at_ms, held.request_bytes, now_ms, mutes=mutes, continues=told)
         return held
 
     def drop(self, now_ms: float) -> None:
@@ -276,15 +305,34 @@ class ProduceTurns:
         if self._queue is not None:
             self._queue.came(self._place)
 
-    def _mute(
+    def _delay(
         self,
         sensor: Sensor,
         clears_at_ms: float,
         request_bytes: int,
         now_ms: float,
         *,
+        mutes: bool,
         continues: bool = False,
     ) -> None:
-        self._pace.mute(clears_at_ms, now_ms, QuotaKind.PRODUCE)
+        """The connection's next request does not go before `clears_at_ms`.
+
+        Not `mutes`: it is read, and has its place among those who wait. `continues`: the log has told already
+        that this request is delayed.
+        """
+        if mutes:
+            self._pace.mute(clears_at_ms, now_ms, QuotaKind.PRODUCE)
+        else:
+            self.paid_at_ms = clears_at_ms
         mute_ms = clears_at_ms - now_ms
         self._log.add(EventKind.MUTE, sensor, PRODUCE, mute_ms, request_bytes, now_ms, continues=continues)
+
+    def _mutes(self, *, is_shared: bool) -> bool:
+        """Does a delay shut the gate, or does the next request wait among the others?
+
+        `is_shared`: requests wait here. Behind a mute the next one would come when the turn falls, and be too
+        late for it each time. Where it may be refused it is read, so that its bound counts from when it came.
+        On a connection of a group a mute ends before the bound of what else it carries; a request that is
+        held would not.
+        """
+        return not self.refuses and (self._is_group or not is_shared)

@@ -8,27 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sluice.protocol.apis import PRODUCE
+from sluice.protocol.apis import AUTHENTICATION_APIS, PRODUCE
 from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.headers import REQUEST_HEAD, REQUEST_HEAD_BYTES, SIZE_BYTES, request_body
 from sluice.protocol.produce import read_acks
 
 
-def unacknowledged(buf: bytearray) -> Iterator[tuple[int, int]]:
-    """(end, version) of each at the begin of `buf`, which begins with a frame; up to the first that is not
-    one, or not whole."""
+def unacknowledged(buf: bytearray) -> Iterator[tuple[int, int, int]]:
+    """(begin, end, version) of each in `buf`, which begins with a frame. What stands between them is passed
+    over, up to a login, which may change whose they are, or what is no whole frame."""
     pos = 0
     while len(buf) - pos >= REQUEST_HEAD_BYTES:
         size, api_key, version, _, id_length = REQUEST_HEAD.unpack_from(buf, pos)
-        frame_end = pos + SIZE_BYTES + size
-        client_id_end = pos + REQUEST_HEAD_BYTES + max(id_length, 0)
-        if api_key != PRODUCE or not client_id_end <= frame_end <= len(buf):
+        begin, pos = pos, pos + SIZE_BYTES + size
+        client_id_end = begin + REQUEST_HEAD_BYTES + max(id_length, 0)
+        if api_key in AUTHENTICATION_APIS or not client_id_end <= pos <= len(buf):
             return
+        if api_key != PRODUCE:
+            continue
         try:
-            body = request_body(buf, client_id_end, frame_end, PRODUCE, version)
-            if read_acks(buf, body, frame_end, version) != 0:
-                return
+            body = request_body(buf, client_id_end, pos, PRODUCE, version)
+            acks = read_acks(buf, body, pos, version)
         except MalformedFrame:
             return
-        yield frame_end, version
-        pos = frame_end
+        if acks == 0:
+            yield begin, pos, version

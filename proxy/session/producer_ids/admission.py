@@ -27,6 +27,7 @@ class ProduceIds:
     __slots__ = (
         "_name_eligible_at_ms",
         "_name_since_ms",
+        "_name_taken",
         "_name_until_ms",
         "_usage",
         "_was_held",
@@ -53,6 +54,7 @@ class ProduceIds:
         self._was_held = False
         # Of a new transactional id that is held: since when, when its token comes, and until when at most.
         self._name_since_ms = 0.0
+        self._name_taken = 0.0  # tokens, for the one that waits
         self._name_eligible_at_ms = -inf
         self._name_until_ms = inf
         self.wake = wake
@@ -163,8 +165,13 @@ class ProduceIds:
 
     @property
     def wake_at_ms(self) -> float:
-        """When a HOLD is over."""
+        """When a HOLD is over; inf: nothing is held."""
         return min(self.gate.wake_at_ms, self._name_until_ms)
+
+    @property
+    def is_holding(self) -> bool:
+        """A request waits for its producer ids, or for its transactional id."""
+        return self.wake_at_ms < inf
 
     def judge_transactional_id(
         self, name: bytes, api_key: int, request_bytes: int, now_ms: float, deadline_ms: float
@@ -172,10 +179,11 @@ class ProduceIds:
         """An InitProducerId with a transactional id: ADMIT or HOLD, never refused."""
         eligible_at_ms = self._name_eligible_at_ms
         if self._woken is None:
-            eligible_at_ms = self.gate.ask_for_name(name, now_ms)
+            eligible_at_ms, taken = self.gate.ask_for_name(name, now_ms)
             if eligible_at_ms > now_ms:
                 self.acks, self.api_key, self.request_bytes = -1, api_key, request_bytes
                 self._name_eligible_at_ms, self._name_since_ms = eligible_at_ms, now_ms
+                self._name_taken = taken
                 self._name_until_ms = min(eligible_at_ms, deadline_ms)
                 return Verdict.HOLD
         self._woken = None
@@ -228,6 +236,6 @@ class ProduceIds:
         """The request at hand will not go, and is not answered."""
         self._woken = self.refusal = None
         if self._name_eligible_at_ms > -inf:
-            self.gate.withdraw_name(now_ms)
+            self.gate.withdraw_name(self._name_taken, now_ms)
             self._name_since_ms, self._name_eligible_at_ms, self._name_until_ms = 0.0, -inf, inf
         self.gate.dropped(now_ms)

@@ -237,8 +237,8 @@ class ProducerGate:
         self._ticket = ticket = Ticket(principal, new, resumed, pairs, owner, self._client)
         return self._ask_or_hold(ticket, now_ms, deadline_ms)
 
-    def ask_for_name(self, name: bytes, now_ms: float) -> float:
-        """When a transactional id may go to the broker; its token is taken."""
+    def ask_for_name(self, name: bytes, now_ms: float) -> tuple[float, float]:
+        """When a transactional id may go to the broker, and what was taken for it, in tokens."""
         ids = self._principal(now_ms).transactional_ids
         return ids.ask(self._quota.pair_keys.name_key(name), now_ms)
 
@@ -247,9 +247,9 @@ class ProducerGate:
         ids = self._principal(now_ms).transactional_ids
         ids.brought(self._quota.pair_keys.name_key(name), eligible_at_ms, now_ms)
 
-    def withdraw_name(self, now_ms: float) -> None:
+    def withdraw_name(self, taken: float, now_ms: float) -> None:
         """It does not go."""
-        self._principal(now_ms).transactional_ids.withdraw(now_ms)
+        self._principal(now_ms).transactional_ids.withdraw(taken, now_ms)
 
     def succeed(self, producer_id: int, successor: int, now_ms: float) -> None:
         """The broker has put `successor` in the place of a producer id: it is known if that one is, and costs

@@ -10,6 +10,7 @@ import pytest
 from sluice.protocol.apis import OFFERED, STATE_MAKERS, ApiKey, readable_versions
 from sluice.protocol.codec.wire import Struct, Value
 from sluice.protocol.errors import MalformedFrame
+from sluice.protocol.produce import MAX_PARTS
 from sluice.protocol.transactions.refusals import RETRIED_ERRORS, refuse_additions
 from sluice.protocol.transactions.requests import (
     Addition,
@@ -123,6 +124,40 @@ def test_a_request_that_is_cut_off_or_goes_on_behind_its_end_is_malformed(api_ke
             read(frame[:end], api_key, version)
     with pytest.raises(MalformedFrame):
         read(frame + b"\0", api_key, version)
+
+
+def parts_of(kind: str, count: int, api_key: int, version: int) -> Struct:
+    """A request of `count` transactions, topics and partitions."""
+    commits = api_key == ApiKey.TXN_OFFSET_COMMIT
+    partition: Any = {"partitionIndex": 1, "committedOffset": 1} if commits else 1
+    topics: list[Any] = [{"name": "t", "partitions": []}] * count
+    if kind == "partitions":
+        topics = [{"name": "t", "partitions": [partition] * (count // 2 - 1)}] * 2
+    if commits or version < 4:
+        return {("topics" if commits else "v3AndBelowTopics"): topics}
+    if kind == "transactions":
+        return {"transactions": [{"transactionalId": "a", "topics": []}] * count}
+    return {"transactions": [{"transactionalId": "a", "topics": topics[:-1]}]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "api_key", "version"),
+    [
+        ("partitions", ApiKey.ADD_PARTITIONS_TO_TXN, 0),
+        ("topics", ApiKey.ADD_PARTITIONS_TO_TXN, 3),
+        ("topics", ApiKey.ADD_PARTITIONS_TO_TXN, 4),
+        ("transactions", ApiKey.ADD_PARTITIONS_TO_TXN, 5),
+        ("partitions", ApiKey.TXN_OFFSET_COMMIT, 0),
+        ("partitions", ApiKey.TXN_OFFSET_COMMIT, 3),
+        ("topics", ApiKey.TXN_OFFSET_COMMIT, 3),
+    ],
+)
+def test_a_request_of_more_parts_than_anybody_sends_is_refused(kind: str, api_key: int, version: int) -> None:
+    """As a Produce: each costs a microsecond or two, in which nobody else is served."""
+    assert read(request(api_key, version, parts_of(kind, MAX_PARTS, api_key, version)), api_key, version)
+    more = request(api_key, version, parts_of(kind, MAX_PARTS + 2, api_key, version))
+    with pytest.raises(MalformedFrame, match="must be ≤ 20,000"):
+        read(more, api_key, version)
 
 
 @pytest.mark.parametrize(("api_key", "version"), EVERY_VERSION)

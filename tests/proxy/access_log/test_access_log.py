@@ -87,7 +87,7 @@ class Kept:
 
     def offer_window(self, window: Window) -> bool:
         self.rows += [(ROLLUP, row) for row in self.told.rows(window)]
-        return True
+        return window.heartbeat is None or self.offer(ROLLUP, window.heartbeat)
 
     def close(self, deadline_s: float) -> None:
         self.is_closed = True

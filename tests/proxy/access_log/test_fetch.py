@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,8 @@ import pytest
 
 from sluice.proxy.access_log.columns import FilePart, encoded
 from sluice.proxy.access_log.fetch import file_of
+from sluice.proxy.access_log.sinks.directory import WRITING, DirectorySink
+from sluice.proxy.access_log.sinks.sink import DirectorySettings
 from sluice.usage.access_record import ROLLUP
 from testkit.access_log.access_rows import columns, read, rows
 from testkit.processes.ports import free_ports
@@ -64,6 +67,43 @@ def test_a_record_that_names_another_place_is_none(told: dict[str, str]) -> None
 @pytest.mark.parametrize("value", [None, b"", b"PAR1PAR1", b'{"json": 1}', content()[:-1], content()[1:]])
 def test_a_record_that_is_no_whole_parquet_is_none(value: bytes | None) -> None:
     assert file_of(headers(), value) is None
+
+
+@pytest.mark.parametrize("left", [f"{NAME}.part", f"{NAME}.0a1b2c3d.part"])
+def test_a_part_that_a_killed_fetch_has_left_is_replaced(left: str, tmp_path: Path) -> None:
+    """The next fetch failed at it, and the night behind that one had no log."""
+    file = file_of(headers(), content())
+    assert file is not None
+    writing = tmp_path / WRITING
+    writing.mkdir()
+    (writing / left).write_bytes(content()[:10])
+    (writing / f"x{left}").write_bytes(b"of another file")
+    DirectorySink(DirectorySettings(tmp_path)).write(file)
+    assert (tmp_path / FOLDER / NAME).read_bytes() == content()
+    assert [path.name for path in writing.iterdir()] == [f"x{left}"]
+
+
+def test_of_two_fetches_at_once_none_puts_half_a_file_in_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second begins and ends while the first, which has written its part, is about to rename it."""
+    file = file_of(headers(), content())
+    assert file is not None
+    first, second = (DirectorySink(DirectorySettings(tmp_path)) for _ in range(2))
+    rename, seen = os.replace, []
+
+    def second_meanwhile(source: Path, target: Path) -> None:
+        monkeypatch.setattr(os, "replace", rename)
+        second.write(file)
+        seen.append(target.read_bytes())
+        rename(source, target)
+
+    monkeypatch.setattr(os, "replace", second_meanwhile)
+    with pytest.raises(FileNotFoundError):
+        first.write(file)
+    assert seen == [content()]
+    assert (tmp_path / FOLDER / NAME).read_bytes() == content()
+    assert list((tmp_path / WRITING).iterdir()) == []
 
 
 def test_a_record_without_headers_is_none() -> None:

@@ -208,13 +208,37 @@ def test_the_page_under_kafkas_names_is_there_only_if_it_is_wanted() -> None:
     with_server(with_it, kafka_page=True)
 
 
-def test_the_snapshot_of_top_is_served_and_bad_arguments_are_none() -> None:
+def test_the_snapshot_of_top_is_served() -> None:
     async def use(server: AdminServer, _: Health) -> None:
-        for path in ("/top", "/top?rows=3&why=true", "/top?rows=-1", "/top?rows=many&why=maybe"):
+        for path in (
+            "/top",
+            "/top?rows=3&why=true",
+            "/top?rows=0&why=false",
+            "/top?rows=200",
+            "/top?rows=&why=",
+        ):
             answer = await get(server.port, path)
             assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
             assert (answer.json["buckets"], answer.json["rows"]) == (0, [])
         assert (await get(server.port, "/top", method="POST")).status == 405
+
+    with_server(use)
+
+
+@pytest.mark.parametrize("path", ["/top", "/connections", "/replication"])
+def test_a_wrong_parameter_is_refused_by_its_name(path: str) -> None:
+    async def use(server: AdminServer, _: Health) -> None:
+        for rows in ("abc", "-1", "1.5", "9" * 20, "9" * 5_000, "%D9%A3", "1001", "+5", "1_0"):
+            answer = await get(server.port, f"{path}?rows={rows}")
+            most = 1000 if path == "/connections" else 200
+            told = f"rows must be a whole number from 0 to {most}"
+            assert (answer.status, answer.json) == (400, {"status": 400, "detail": told})
+        if path == "/top":
+            answer = await get(server.port, "/top?why=maybe")
+            assert (answer.status, answer.json["detail"]) == (400, "why must be true or false")
+        if path == "/connections":
+            answer = await get(server.port, "/connections?sort=age")
+            assert (answer.status, answer.json["detail"][:19]) == (400, "sort must be one of")
 
     with_server(use)
 

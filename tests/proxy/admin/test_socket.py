@@ -18,7 +18,8 @@ import pytest
 import structlog
 
 from sluice.proxy.admin.handlers import AdminDesk
-from sluice.proxy.admin.socket import MAX_CLIENTS, MAX_LINE_BYTES, AdminSocket, BadRequest, bound
+from sluice.proxy.admin.questions import BadRequest
+from sluice.proxy.admin.socket import MAX_CLIENTS, MAX_LINE_BYTES, AdminSocket, Answer, bound
 from sluice.proxy.quota_store.client_quotas import Alteration, Result
 from sluice.proxy.quota_store.service import FileStore, QuotaDesk, QuotaStore
 from sluice.quotas.entity import DEFAULT, Prefix, QuotaEntity, Tenant
@@ -42,8 +43,8 @@ async def echo(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def served(folder: Path) -> AsyncIterator[AdminSocket]:
-    server = AdminSocket(folder / "s", echo)
+async def served(folder: Path, answer: Answer = echo) -> AsyncIterator[AdminSocket]:
+    server = AdminSocket(folder / "s", answer)
     await server.start()
     try:
         yield server
@@ -274,7 +275,7 @@ async def test_a_quota_file_is_not_changed_through_the_socket(
     [
         {},
         {"ask": "shutdown"},
-        {"ask": "top", "rows": "many"},
+        {"ask": []},
         {"ask": "alter"},
         {"ask": "alter", "entries": [5]},
         {"ask": "alter", "entries": [{"entity": "alice"}]},
@@ -284,6 +285,8 @@ async def test_a_quota_file_is_not_changed_through_the_socket(
         {"ask": "alter", "entries": [{"entity": {"user": "a"}, "remove": [5]}]},
         {"ask": "alter", "entries": [{"entity": {"user": "a"}, "del": ["k"]}]},
         {"ask": "alter", "entries": [{"entity": {"user": "a"}}] * 1001},
+        {"ask": "connections", "sort": []},
+        {"ask": "connections", "user": None},
     ],
 )
 async def test_what_makes_no_sense_is_refused(request_: dict[str, Any]) -> None:
@@ -291,6 +294,34 @@ async def test_what_makes_no_sense_is_refused(request_: dict[str, Any]) -> None:
     with pytest.raises(BadRequest):
         await desk_of(store).answer(request_)
     assert store.kept == []
+
+
+ENTRY: Mapping[str, Any] = {"entity": {"user": "a"}, "set": {"producer_byte_rate": 5}}
+
+
+@pytest.mark.parametrize(
+    ("line", "where"),
+    [
+        (r'{"entity": {"user": "\ud800"}, "set": {"k": 1}}', r"entries[0].entity.user: "),
+        (r'{"entity": {"client-id": "a\udfffb"}, "set": {"k": 1}}', r"entries[0].entity.client-id: "),
+        (r'{"entity": {"ip": "\ud83d x"}, "set": {"k": 1}}', r"entries[0].entity.ip: "),
+        (r'{"entity": {"\ud800": "a"}, "set": {"k": 1}}', r"entries[0].entity.a key: "),
+        (r'{"entity": {"user": "a"}, "set": {"\ud800": 1}}', r"entries[0].set.a key: "),
+        (r'{"entity": {"user": "a"}, "remove": ["\ud800"]}', r"entries[0].remove[0]: "),
+    ],
+)
+async def test_half_a_surrogate_pair_is_refused_by_its_place(line: str, where: str, tmp_path: Path) -> None:
+    store = KeptStore()
+    async with served(tmp_path, desk_of(store).answer) as server, Talk(server.path) as talk:
+        answer = await talk.ask(f'{{"ask": "alter", "entries": [{line}]}}'.encode())
+        assert answer["error"].startswith(where)
+        assert "half a surrogate pair" in answer["error"]
+        raw = b'{"ask": "alter", "entries": [{"entity": {"user": "\xed\xa0\x80"}, "set": {"k": 1}}]}'
+        assert "not JSON in UTF-8" in (await talk.ask(raw))["error"]
+        assert store.kept == []
+        whole = json.dumps({"ask": "alter", "entries": [{**ENTRY, "entity": {"user": "\U0001f600"}}]})
+        assert (await talk.ask(whole.encode()))["ok"]
+        assert (await talk.ask(rb'{"ask": "\ud800"}'))["error"].startswith("ask: ")
 
 
 async def test_the_same_survey_is_given_again_while_it_is_fresh() -> None:

@@ -43,7 +43,12 @@ def test_check_recognises_a_quota_file(sluice: Sluice) -> None:
         (
             "sluice.yaml",
             CONFIG.replace("quotas.yaml", "none.yaml"),
-            "none.yaml: cannot read the quota file: no such file or directory",
+            "sluice.yaml:3: quotas.file: none.yaml: cannot read the quota file: no such file or directory",
+        ),
+        (
+            "sluice.yaml",
+            CONFIG.replace("quotas.yaml", "sluice.yaml"),
+            "sluice.yaml:3: quotas.file: sluice.yaml: is a configuration; give the quota file that it names",
         ),
         (
             "quotas.yaml",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,14 @@ from sluice.proxy.config.file import load_config, variable_names
 from sluice.proxy.config.messages import inner_section
 from sluice.proxy.config.options import Options
 from sluice.proxy.config.producer_ids import ProducerIdOptions, producer_ids_of, settings_of
+from sluice.quotas.files.config_error import ConfigError
+from sluice.quotas.files.variables import NOT_OPTIONS
 from sluice.quotas.producer_ids.buckets import BucketShape
 from sluice.quotas.producer_ids.principal import ProducerIdSettings
 from sluice.quotas.producer_ids.store import StoreKind
 from testkit.proxy.configurations import GOOD, errors_of, write
+
+ROOT = Path(__file__).parents[3]
 
 
 def sections(model: type[Options]) -> list[type[Options]]:
@@ -132,3 +137,34 @@ def test_a_nul_in_a_list_or_a_listener_has_its_line(tmp_path: Path) -> None:
         f"sluice.yaml:10: admin.status.token_file: {NUL}",
         f"sluice.yaml:11: quotas_admins[0]: {NUL}",
     ]
+
+
+def variables_named() -> set[str]:
+    """Those that documents, the image and the examples name."""
+    files = [ROOT / "Dockerfile", ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    files += [
+        file
+        for file in (ROOT / "deploy").rglob("*")
+        if file.suffix in {".env", ".yaml", ".yml", ".md", ".tpl", ".service"}
+    ]
+    return {name for file in files for name in re.findall(r"\bSLUICE_[A-Z][A-Z0-9_]*", file.read_text())}
+
+
+def test_each_variable_that_is_documented_may_stand_beside_a_configuration(tmp_path: Path) -> None:
+    named = variables_named()
+    assert {"SLUICE_CONFIG", "SLUICE_JAVA", "SLUICE_SPARK_JARS", "SLUICE_LOG__LEVEL"} <= named
+    of_kubernetes = {"SLUICE_PORT": "tcp://10.0.0.1:9092", "SLUICE_SERVICE_HOST": "10.0.0.1"}
+    file, unknown = write(tmp_path, GOOD), []
+    for name in sorted(named):
+        try:
+            load_config(file, {name: of_kubernetes.get(name, "x")})
+        except ConfigError as error:  # "x" is not a number, say, but the name is known
+            unknown += [str(problem) for problem in error.problems if "unknown" in problem.message]
+    assert unknown == []
+
+
+@pytest.mark.parametrize("name", sorted(NOT_OPTIONS))
+def test_a_variable_that_is_no_option_is_passed_over_whatever_its_value(name: str, tmp_path: Path) -> None:
+    for value in ("", "/usr/bin/java", "[", "{}"):
+        assert load_config(write(tmp_path, GOOD), {name: value}) == load_config(tmp_path / "sluice.yaml", {})
+    assert name not in variable_names()

@@ -82,6 +82,23 @@ def test_principals_without_a_listener_that_authenticates_are_refused(tmp_path: 
         load(tmp_path, listeners=[PLAIN], inter_broker={"users": ["kafka-1"]})
 
 
+@pytest.mark.parametrize(
+    ("listener", "users", "problem"),
+    [
+        ("internal", ["kafka-1"], "replication.users: the listener 'internal' does not authenticate"),
+        ("sasl", ["kafka-1", "ANONYMOUS"], "replication.users[1]: is whoever did not log in"),
+        ("sasl", ["User:kafka-1"], "replication.users[0]: write it without its type: kafka-1"),
+    ],
+)
+def test_principals_of_replication_that_no_follower_could_have_are_refused(
+    tmp_path: Path, listener: str, users: list[str], problem: str
+) -> None:
+    """Another listener that authenticates does not help: followers come through this one."""
+    with pytest.raises(ConfigError) as refused:
+        load(tmp_path, replication={**REPLICATION, "listener": listener, "users": users})
+    assert problem in str(refused.value)
+
+
 def test_it_is_for_mode_broker(tmp_path: Path) -> None:
     gateway = {
         "name": "g", "bind_port": 9092,

@@ -65,6 +65,10 @@ def test_a_topic_has_a_name_and_needs_no_file(tmp_path: Path) -> None:
         ({"source": "topic", "topic": {"bootstrap": ["k:1"], "tls": {}}}, "make it SSL or SASL_SSL"),
         ({"file": "q", "admins": ["User:alice"]}, "without its type: alice"),
         (
+            {"file": "q", "admins": ["ANONYMOUS", "alice"]},
+            "quotas.admins[1]: no listener authenticates, so that everybody is ANONYMOUS and nobody 'alice'",
+        ),
+        (
             {"source": "topic", "topic": {"bootstrap": ["k:1", "127.0.0.1:9000"]}},
             "quotas.topic.bootstrap[1]: 127.0.0.1:9000 is listener 'a' of this proxy itself",
         ),

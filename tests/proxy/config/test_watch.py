@@ -23,11 +23,11 @@ LISTENER = {"name": "clients", "bind_port": 9092, "upstream_host": "kafka", "ups
 class Watched:
     """A configuration file, the watch over it, and what was put in force."""
 
-    def __init__(self, folder: Path, environ: dict[str, str] | None = None) -> None:
+    def __init__(self, folder: Path, environ: dict[str, str] | None = None, **sections: Any) -> None:
         self.file = folder / "sluice.yaml"
         self._age_s = 1000.0
         environ = environ or {}
-        self.write()
+        self.write(**sections)
         self.watch = ConfigWatch(self.file, environ, load_config(self.file, environ))
         self.applied: list[Config] = []
         self.lines: list[Any] = []
@@ -102,6 +102,42 @@ async def test_what_cannot_waits_for_a_restart_and_is_named_and_the_rest_is_appl
         "listeners",
         "pacing.burst_s",
     ]
+
+
+@pytest.mark.asyncio
+async def test_live_options_that_contradict_what_waits_for_a_restart_wait_with_it(tmp_path: Path) -> None:
+    """The file is good, and so is what is in force; half of the one with half of the other would not be."""
+    watched = Watched(tmp_path, pacing={"answer_budget_s": 2, "max_debt_s": 5})
+    await watched.check()
+    watched.write(pacing={"answer_budget_s": 15, "max_debt_s": 60}, limits={"max_connections": 5})
+    assert await watched.check() is ReloadOutcome.SUCCESS
+    assert watched.applied == []
+    (line,) = watched.lines
+    assert line["event"] == "configuration_needs_restart"
+    assert sorted(line["options"]) == [
+        "limits.max_connections",
+        "pacing.answer_budget_s",
+        "pacing.max_debt_s",
+    ]
+    (problem,) = line["problems"]
+    assert problem.startswith("pacing.max_debt_s: must be at least answer_budget_s (15), ")
+    assert "is 5" in problem
+    watched.write(pacing={"answer_budget_s": 4, "max_debt_s": 60}, limits={"max_connections": 6})
+    await watched.check()
+    (config,) = watched.applied
+    assert (config.pacing.answer_budget_s, config.pacing.max_debt_s) == (4.0, 5.0)
+    assert config.limits.max_connections == 6
+    assert [one["event"] for one in watched.lines] == ["configuration_applied", "configuration_needs_restart"]
+
+
+@pytest.mark.asyncio
+async def test_live_options_that_only_fit_together_are_taken_together(watched: Watched) -> None:
+    await watched.check()
+    together = {"max_frame_bytes": 300_000, "max_frame_bytes_before_authentication": 200_000}
+    watched.write(limits=together)
+    await watched.check()
+    (config,) = watched.applied
+    assert config.limits.max_frame_bytes_before_authentication == 200_000
 
 
 @pytest.mark.asyncio

@@ -17,6 +17,9 @@ from random import Random
 import pytest
 
 from sluice.proxy.session.causes import DisconnectCause
+from sluice.proxy.session.connection_states import State
+from sluice.quotas.entity import DEFAULT, QuotaEntity
+from sluice.quotas.limits.limits import QuotaLimits
 from testkit.frames.frames import (
     FETCH,
     fetch,
@@ -274,6 +277,56 @@ async def test_requests_that_are_held_while_their_broker_reads_nothing_all_arriv
                 await sending
             assert 0 < most[0] <= 2 * WINDOW_BYTES
     assert arrived == requests
+
+
+@pytest.mark.parametrize("acks", [1, 0])
+async def test_requests_that_had_to_wait_go_on_when_the_broker_has_taken_those_before(acks: int) -> None:
+    """Six under a request_percentage may be in flight. Answers make room while the sixth is not taken yet;
+    when it is, the seventh was forgotten until the client sent more, and with acks = 0 lost at its end."""
+    go_on, arrived = asyncio.Event(), list[int]()
+
+    async def takes_little(client: BrokerSide) -> None:
+        await client.send(answer_to(await client.request()))
+        small = [await client.request() for _ in range(5)]
+        for asked in small[:3]:
+            await client.send(answer_to(asked))
+        await go_on.wait()
+        for asked in small[3:]:
+            await client.send(answer_to(asked))
+        for _ in range(2):
+            asked = await client.request()
+            arrived.append(asked.correlation_id)
+            if asked.correlation_id != 7 or acks:
+                await client.send(answer_to(asked))
+
+    limits = QuotaLimits([(QuotaEntity(DEFAULT, None), {"request_percentage": 10_000.0})])
+    async with (
+        FaultBroker(takes_little, receive_buffer_bytes=4096) as broker,
+        LocalProxy(broker.port, limits) as proxy,
+    ):
+        with await proxy.client() as client:
+            await client.send(produce_of(200, correlation_id=0))
+            await client.frame()
+            (connection,) = proxy.connections
+            with socket.socket(fileno=os.dup(connection._broker.sock.fileno())) as same:
+                same.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+            large = produce_of(60_000, correlation_id=6)
+            small = [produce_of(200, correlation_id=number) for number in range(1, 6)]
+            await client.send(b"".join([*small, large, produce_of(200, correlation_id=7, acks=acks)]))
+            for _ in range(3):
+                await client.frame()
+            assert connection.session.pace.state is State.READING
+            assert connection._client_kept is not None
+            assert connection._broker.out is not None
+            go_on.set()
+            for _ in range(3):
+                await client.frame()
+            if acks:
+                assert (await client.frame())[4:8] == (7).to_bytes(4, "big")
+            else:
+                client.finish_sending()
+                assert (await proxy.end()).requests == 8
+    assert arrived == [6, 7]
 
 
 async def test_answers_that_mute_a_client_which_does_not_read_them_all_arrive() -> None:

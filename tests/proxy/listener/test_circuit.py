@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from sluice.proxy.listener.circuit import (
     FIRST_BACK_OFF_MS,
+    FORGOTTEN_MS,
     MAX_BACK_OFF_MS,
     Address,
     Circuit,
@@ -244,6 +245,29 @@ def test_of_addresses_that_brokers_had_once_nothing_is_kept_but_what_is_open_or_
 
 def order(rotation: Rotation, now_ms: float = 0.0) -> str:
     return "".join(host for host, _ in rotation.order(now_ms))
+
+
+def test_an_open_address_that_nobody_dials_any_more_is_forgotten_and_one_that_is_dialled_is_not() -> None:
+    """A broker that moved was told of as away until the proxy ended."""
+    circuits = Circuits()
+    for address in (A, B):
+        dial(circuits.of(address), 0.0, succeeds=False)
+    assert circuits.of(C).may_dial(0.0)  # under way
+    dial(circuits.of(B), FORGOTTEN_MS - 1.0, succeeds=False)
+    circuits.forget(FORGOTTEN_MS - 1.0)
+    assert {address for address, _ in circuits.items()} == {A, B, C}
+    circuits.forget(FORGOTTEN_MS)
+    assert {address for address, _ in circuits.items()} == {B, C}
+
+
+def test_those_that_refused_are_probed_the_one_that_was_dialled_longest_ago_first() -> None:
+    circuits = Circuits()
+    dial(circuits.of(B), 0.0, succeeds=False)
+    dial(circuits.of(A), 10.0, succeeds=False)
+    dial(circuits.of(C), 10.0, succeeds=True)
+    assert circuits.to_be_probed([A, B, C, ("d", 9092)], 10.0 + FIRST_BACK_OFF_MS) == [B, A]
+    assert circuits.to_be_probed([A, B, C], FIRST_BACK_OFF_MS) == [B]
+    assert ("d", 9092) not in dict(circuits.items())
 
 
 def test_addresses_are_tried_in_the_order_in_which_they_are_configured() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
+import os
 import socket
 import ssl
 import time
@@ -16,6 +18,7 @@ import pytest
 
 from sluice.protocol.proxy_protocol import LOCAL_HEADER, SIGNATURE, build_v2
 from sluice.proxy.config.limits import LimitsOptions
+from sluice.proxy.runtime.error_words import words_of
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.quotas.entity import ANONYMOUS
 from testkit.frames.frames import METADATA, produce, request
@@ -311,6 +314,22 @@ async def test_a_certificate_that_makes_no_user_is_refused(
         assert end.cause is DisconnectCause.TLS_FAILED
         assert said in end.detail
         assert not broker.clients
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+async def test_want_of_descriptors_for_a_handshake_is_not_told_as_the_clients_fault(
+    files: Files, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left(_sock: socket.socket) -> socket.socket:
+        raise OSError(number, os.strerror(number))
+
+    async with proxy_of(files.listener()) as (proxy, _):
+        monkeypatch.setattr(socket.socket, "dup", none_left)
+        with await proxy.client() as client:
+            assert await client.end() == "closed"
+        end = await proxy.end()
+        assert end.cause is DisconnectCause.OUT_OF_FILE_DESCRIPTORS
+        assert end.detail == words_of(OSError(number, os.strerror(number)))
 
 
 @pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01\x02\x00\x01"])

@@ -11,8 +11,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from sluice.proxy.config.listener import ListenerOptions
+from sluice.proxy.listener import upstream as module
 from sluice.proxy.listener.circuit import Circuits
 from sluice.proxy.listener.dial_queue import MAX_DIALS, DialQueue
+from sluice.proxy.listener.host_addresses import opened
 from sluice.proxy.listener.upstream import Upstream
 from testkit.frames.frames import produce
 from testkit.frames.wire import WITHIN_S, Wire
@@ -74,6 +76,32 @@ async def test_who_refuses_at_once_is_a_failed_dial_with_its_reason() -> None:
     assert [(line["event"], line["reason"]) for line in logs] == [
         ("upstream_unreachable", "connection refused")
     ]
+
+
+@pytest.mark.parametrize("must_wait", [False, True])
+async def test_a_dial_that_reaches_itself_is_refused_and_leaves_the_port_to_the_broker(
+    must_wait: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the kernel chooses the port of a broker of this machine that is down for the dial's own."""
+    port = free_port()
+
+    def opened_there(family: int) -> socket.socket:
+        broker = opened(family)
+        broker.bind((LOOPBACK, port))
+        return broker
+
+    monkeypatch.setattr(module, "opened", opened_there)
+    upstream = an_upstream(asyncio.get_running_loop())
+    assert upstream.at_once([(LOOPBACK, port)]) is None
+    if must_wait:
+        monkeypatch.setattr(module, "connects_at_once", lambda *_: False)
+    with capture_logs() as logs:
+        assert await upstream.dial((LOOPBACK, port), None) is None
+    assert [(line["event"], line["reason"]) for line in logs] == [
+        ("upstream_unreachable", "connection refused")
+    ]
+    with socket.socket() as broker:
+        broker.bind((LOOPBACK, port))
 
 
 # Without a task, where nothing has to be waited for ---------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from sluice.protocol.api_versions import api_versions_request
 from sluice.proxy.config.listener import ListenerOptions
 from sluice.proxy.listener.circuit import Circuits
 from sluice.proxy.listener.dial_outcome import Dialled
@@ -76,6 +77,50 @@ async def test_however_the_kept_connection_ends_the_question_is_asked_on_a_new_o
             assert not probe.why
     finally:
         probe.close()
+
+
+class Says(Ends):
+    """A stream that gives the same bytes, whatever is asked."""
+
+    def __init__(self, said: bytes) -> None:
+        super().__init__(ConnectionResetError())
+        self.said = said
+
+    def recv_into(self, view: memoryview) -> int:
+        count = min(len(view), len(self.said))
+        view[:count], self.said = self.said[:count], self.said[count:]
+        return count
+
+
+@pytest.mark.parametrize(
+    ("said", "heard"),
+    [
+        (b"\0\0\0\x06" + bytes(4) + b"\0\x23", Heard.ANSWER),
+        (b"\0\0\0\x04" + bytes(4), Heard.ANSWER),
+        (b"\0\0\0\x06\0\0\0\1\0\x23", Heard.CLOSED),
+        (api_versions_request(0, "sluice"), Heard.CLOSED),
+        (b"\0\0\0\x03" + bytes(3), Heard.CLOSED),
+        (b"\xff\xff\xff\xff" + bytes(4), Heard.CLOSED),
+    ],
+    ids=[
+        "an answer",
+        "the shortest",
+        "of another id",
+        "the question",
+        "too short for an id",
+        "a negative size",
+    ],
+)
+async def test_only_an_answer_with_the_questions_id_is_one(
+    said: bytes, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def dials(_self: Upstream, *_: Any) -> Any:
+        return Dialled(Says(said), None)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Upstream, "dial", dials)
+    probe = a_probe()
+    assert await probe.ask((LOOPBACK, 1)) is heard
+    assert bool(probe._lines) == (heard is Heard.ANSWER)
 
 
 async def test_on_a_new_connection_an_alert_is_what_all_clients_get(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -332,3 +332,60 @@ async def test_a_broker_that_ends_tls_for_want_of_a_certificate_is_not_ready_and
             demands.verify_mode = ssl.CERT_NONE
             await becomes(rig.watch, "")
     assert events(lines) == ["upstream_refuses_tls", "upstream_reached"]
+
+
+async def test_a_broker_that_is_back_is_found_out_though_none_of_its_clients_returns() -> None:
+    """Its circuit stayed open, and an alert paged, for as long as another broker answered."""
+    freezes = Freezes()
+    at = free_port()
+    async with FaultBroker(freezes) as broker, watching(broker.port, known=at) as rig:
+        circuit = rig.circuits.of((LOOPBACK, at))
+        assert await rig.upstream.dial((LOOPBACK, at), None) is None
+        assert not circuit.is_closed
+        await until(lambda: circuit.failures > 2)
+        assert rig.watch.problem == ""
+        async with FaultBroker(Freezes(), port=at):
+            await until(lambda: circuit.is_closed)
+    assert circuit.openings == 1
+
+
+async def test_of_many_brokers_that_are_all_away_none_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than are asked at once: the others were not dialled, forgotten, and so taken for there."""
+    monkeypatch.setattr("sluice.proxy.listener.circuit.FORGOTTEN_MS", 30.0)
+    monkeypatch.setattr("sluice.proxy.listener.upstream_watch._MAX_ASKED", 1)
+    ports = [free_port() for _ in range(4)]
+    async with watching(*ports) as rig:
+        for port in ports:
+            assert await rig.upstream.dial((LOOPBACK, port), None) is None
+        await becomes(rig.watch, "not been reached")
+        circuits = dict(rig.circuits.items())
+        before = [circuit.failures for circuit in circuits.values()]
+        await until(
+            lambda: all(now.failures > was + 1 for now, was in zip(circuits.values(), before, strict=True))
+        )
+        assert "not been reached" in rig.watch.problem
+        assert dict(rig.circuits.items()) == circuits
+
+
+async def test_a_broker_that_refused_is_dialled_though_older_connections_are_answered() -> None:
+    """It was not, and so not ready, until a client came."""
+    at = free_port()
+    async with watching(at) as rig:
+        rig.sessions.append(Session())
+        assert await rig.upstream.dial((LOOPBACK, at), None) is None
+        await becomes(rig.watch, "reached")
+        async with FaultBroker(Freezes(), port=at):
+            circuit = rig.circuits.of((LOOPBACK, at))
+            while not circuit.is_closed:
+                rig.sessions[0].bytes_to_client += 1
+                await asyncio.sleep(0.005)
+            await becomes(rig.watch, "")
+
+
+async def test_a_broker_that_is_no_more_is_not_told_of_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sluice.proxy.listener.circuit.FORGOTTEN_MS", 50.0)
+    gone = (LOOPBACK, free_port())
+    async with FaultBroker(Freezes()) as broker, watching(broker.port) as rig:
+        assert await rig.upstream.dial(gone, None) is None
+        assert gone in dict(rig.circuits.items())
+        await until(lambda: gone not in dict(rig.circuits.items()))

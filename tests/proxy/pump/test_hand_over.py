@@ -157,7 +157,7 @@ def test_a_request_that_is_almost_like_the_last_ones(
         pace = shell.session.pace
         flight = [(*entry[:3], flow_key(entry[3]), *entry[4:8]) for entry in shell.session._in_flight]
         request_time = shell.session._throttling.request_time
-        marks = None if request_time is None else list(request_time._marks)
+        marks = None if request_time is None else list(request_time.marks)
         return (bytes(shell.to_broker), bytes(shell.to_client), flight, marks, pace.state, pace.close_detail)
 
     for frame in some([*almost(like)]):
@@ -310,7 +310,7 @@ def test_a_limit_on_request_time_that_comes_while_requests_are_under_way() -> No
             found.append(sum(sensor.charged for sensor in shared.quotas.sensors()))
         request_time = shell.session._throttling.request_time
         assert request_time is not None
-        assert not request_time._marks
+        assert not request_time.marks
         return found
 
     assert charged(PUMP) == charged(PURE.name)

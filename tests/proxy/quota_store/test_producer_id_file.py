@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import stat
+import threading
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import pytest
 import structlog
@@ -21,6 +23,7 @@ from testkit.frames.frames import PRODUCE, decoded, produce, record_batch
 from testkit.frames.wire import dial
 from testkit.peers.fault_broker import FaultBroker, answers
 from testkit.processes.ports import LOOPBACK, free_port
+from testkit.proxy.local_proxy import until
 from testkit.proxy.sluice_process import Door, SluiceProcess
 
 pytestmark = pytest.mark.usefixtures("log_lines")
@@ -174,6 +177,30 @@ async def test_it_is_written_again_and_again_until_the_end(tmp_path: Path) -> No
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
+    assert known(restored(tmp_path / "ids")[0], 2)
+
+
+@pytest.mark.asyncio
+async def test_at_the_end_the_last_state_is_written_behind_one_under_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, quota = ProducerIdFile(tmp_path / "ids", SCOPE), quota_with(1)
+    begun, may_go_on, put = threading.Event(), threading.Event(), file._put
+
+    def slow(*state: Any) -> None:
+        begun.set()
+        assert may_go_on.wait(30.0)
+        put(*state)
+
+    monkeypatch.setattr(file, "_put", slow)
+    periodic = asyncio.ensure_future(file.write(quota))
+    await until(begun.is_set)
+    periodic.cancel()
+    admit(quota, 2)
+    last = asyncio.ensure_future(file.write(quota, is_last=True))
+    await asyncio.sleep(0)
+    may_go_on.set()
+    assert await last
     assert known(restored(tmp_path / "ids")[0], 2)
 
 

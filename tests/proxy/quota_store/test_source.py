@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from structlog.testing import capture_logs
@@ -18,6 +18,7 @@ from sluice.proxy.quota_store.audit import KEPT, QuotaAudit, QuotaChange, differ
 from sluice.proxy.quota_store.source import QuotaSource, merged_in_steps
 from sluice.proxy.quota_store.topic_copy import Copied, QuotaCopy
 from sluice.proxy.quota_store.topic_records import Stored
+from sluice.proxy.runtime.watched_file import ReloadOutcome
 from sluice.proxy.session.policy import QuotaApi
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.files.config_error import ConfigError
@@ -90,6 +91,40 @@ async def test_a_reload_tells_each_change_and_exempt_rules_too() -> None:
     assert audit.count == 2
 
 
+def tenants(**members: str) -> QuotaLimits:
+    return QuotaLimits([], tenants={name: users.split() for name, users in members.items()})
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        (tenants(a="alice bob"), tenants(a="alice"), [({"bob": "a"}, {})]),
+        (tenants(a="alice bob"), tenants(a="alice", b="bob"), [({"bob": "a"}, {"bob": "b"})]),
+        (tenants(), tenants(a="alice"), [({}, {"alice": "a"})]),
+        (tenants(a="alice bob"), tenants(a="bob alice"), []),
+    ],
+)
+async def test_a_reload_tells_which_users_left_a_tenant_and_which_joined_one(
+    before: QuotaLimits, after: QuotaLimits, told: list[Any]
+) -> None:
+    audit = QuotaAudit()
+    await audit.reloaded(before, after, by="quotas.yaml", source="file", at_unix_s=0.0)
+    assert [(change.old, change.new) for change in audit.changes] == told
+    assert {change.entity for change in audit.changes} <= {"tenants"}
+    assert audit.count == len(told)
+
+
+@pytest.mark.asyncio
+async def test_of_many_members_that_left_the_first_hundred_are_told_and_how_many_more() -> None:
+    audit = QuotaAudit()
+    before = tenants(a=" ".join(f"user-{number}" for number in range(150)))
+    await audit.reloaded(before, tenants(), by="quotas.yaml", source="file", at_unix_s=0.0)
+    (change,) = audit.changes
+    assert len(change.old) == 101
+    assert change.old["<more>"] == 50
+
+
 def test_the_record_is_bounded() -> None:
     audit = QuotaAudit()
     for number in range(KEPT + 5):
@@ -146,6 +181,65 @@ def test_a_file_beside_a_topic_may_not_say_what_the_topic_says(tmp_path: Path) -
         QuotaSource(QuotaOptions(source="topic", topic=TOPIC, file=file))
 
 
+ETL = """
+quotas:
+  - user: carol
+    client-id-prefix: etl-
+    producer_byte_rate: 5
+    schedule: [{date: 2026-01-01, from: '01:00', to: '02:00', producer_byte_rate: 99}]
+"""
+WINDOW_UNIX_S = 1_767_229_200.0
+"""when the window of ETL begins"""
+
+
+class FileBesideTopic:
+    """A source with a topic that is not reached, and a file that was loaded when ETL's window was open."""
+
+    def __init__(self, file: Path) -> None:
+        self.source = QuotaSource(QuotaOptions(source="topic", topic=TOPIC, file=file))
+        self.file, self.topic = cast(Any, self.source._file), cast(Any, self.source.topic)
+        self.now_unix_s = WINDOW_UNIX_S + 60.0
+        self.file._clock = lambda: self.now_unix_s
+        self.topic.add_file(self.file.load())
+
+    @property
+    def rates(self) -> list[float]:
+        return [limits["producer_byte_rate"] for limits in self.topic.at_start().entries.values()]
+
+    async def look(self) -> ReloadOutcome | None:
+        outcome: ReloadOutcome | None = await self.file.check(self.source._file_changed)
+        return outcome
+
+
+@pytest.mark.asyncio
+async def test_a_file_that_comes_to_say_what_the_topic_says_is_refused_as_any_invalid_one(
+    tmp_path: Path,
+) -> None:
+    beside = FileBesideTopic(written(tmp_path, ETL))
+    (status,) = beside.source.statuses()
+    kept = status.hash
+    written(tmp_path, ETL + "  - {user: bob, producer_byte_rate: 5}")
+    with capture_logs() as lines:
+        assert await beside.look() is ReloadOutcome.INVALID
+    assert [line["event"] for line in lines] == ["quotas_not_applied"]
+    assert status.hash == kept
+    assert "has limits of user 'bob'" in status.last_error
+    written(tmp_path, ETL.replace("producer_byte_rate: 5", "producer_byte_rate: 6"))
+    assert await beside.look() is ReloadOutcome.SUCCESS
+    assert not status.last_error
+
+
+@pytest.mark.asyncio
+async def test_beside_a_refused_file_the_calendars_of_the_last_good_one_go_on(tmp_path: Path) -> None:
+    beside = FileBesideTopic(written(tmp_path, ETL))
+    assert beside.rates == [99]
+    written(tmp_path, ETL + "  - {user: bob, producer_byte_rate: 5}")
+    await beside.look()
+    beside.now_unix_s += 3_600.0
+    await beside.look()
+    assert beside.rates == [5]
+
+
 @pytest.mark.asyncio
 async def test_with_a_copy_limits_are_known_at_once_and_so_is_the_topics_id(tmp_path: Path) -> None:
     copy = tmp_path / "copy.json"
@@ -173,8 +267,8 @@ async def test_without_a_copy_they_are_not_known_until_the_topic_has_been_read()
 @pytest.mark.parametrize("source", ["file", "passthrough"])
 def test_only_with_passthrough_what_is_asked_about_quotas_goes_to_the_broker(source: str) -> None:
     listener = ListenerOptions(name="a", bind_port=1, upstream_host="kafka", upstream_port=9092)
-    options: dict[str, Any] = {"source": source, "file": Path("q.yaml"), "admins": ("boss",)}
+    options: dict[str, Any] = {"source": source, "file": Path("q.yaml"), "admins": ("ANONYMOUS",)}
     config = Config(listeners=(listener,), quotas=QuotaOptions(**options))
     policy = policy_of(config, listener, load_request_costs(None))
-    expected = None if source == "passthrough" else QuotaApi(frozenset({"boss"}))
+    expected = None if source == "passthrough" else QuotaApi(frozenset({"ANONYMOUS"}))
     assert policy.quota_api == expected

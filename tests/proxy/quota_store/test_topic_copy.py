@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from sluice.proxy.config.quotas import QuotaOptions, QuotaTopicOptions
+from sluice.proxy.quota_store import source as quota_source
+from sluice.proxy.quota_store.source import QuotaSource
 from sluice.proxy.quota_store.topic_copy import Copied, QuotaCopy
 from sluice.proxy.quota_store.topic_records import Stored
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.files.config_error import ConfigError
+from testkit.proxy.local_proxy import until
 
 COPIED = Copied(
     {
@@ -63,3 +70,86 @@ def test_one_of_another_topic_is_not_believed(tmp_path: Path) -> None:
 def test_a_place_where_none_can_be_written_is_told_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="copy_file"):
         QuotaCopy(tmp_path / "nowhere" / "copy.json", "quotas")
+
+
+# When it is written -----------------------------------------------------------------------------------------
+
+BOB = QuotaEntity("bob")
+
+
+class Disk:
+    """In the place of a QuotaCopy: may fail, and may take its time."""
+
+    def __init__(self) -> None:
+        self.fails = False
+        self.may_go_on = threading.Event()
+        self.may_go_on.set()
+        self.begun = 0
+        self.written: list[Copied] = []
+
+    def write(self, copied: Copied) -> None:
+        self.begun += 1
+        assert self.may_go_on.wait(30.0)
+        if self.fails:
+            raise OSError(28, "No space left on device")
+        self.written.append(copied)
+
+
+class Kept:
+    """A source whose topic has been read, with one entity, and a disk for its copy."""
+
+    def __init__(self, folder: Path) -> None:
+        options = QuotaTopicOptions(bootstrap=("127.0.0.1:1",), copy_file=folder / "copy.json")
+        self.source = QuotaSource(QuotaOptions(source="topic", topic=options))
+        self.limits = cast(Any, self.source.topic)
+        self.disk = self.limits._copy = Disk()
+        self.limits.topic.is_known = True
+        self.sets(1.0)
+
+    def sets(self, rate: float) -> None:
+        self.limits.topic._log.entries[BOB] = Stored({"producer_byte_rate": rate})
+        self.limits._copy_dirty.set()
+
+    @property
+    def rates(self) -> list[float]:
+        return [copied.entries[BOB].limits["producer_byte_rate"] for copied in self.disk.written]
+
+
+@pytest.mark.asyncio
+async def test_after_a_failure_the_copy_is_written_again_without_another_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quota_source, "_COPY_AGAIN_S", 0.01, raising=False)
+    kept = Kept(tmp_path)
+    kept.disk.fails = True
+    task = asyncio.ensure_future(kept.limits._keep_copy())
+    await until(lambda: kept.disk.begun >= 2)
+    kept.disk.fails = False
+    await until(lambda: kept.rates == [1.0])
+    task.cancel()
+
+
+@pytest.mark.asyncio
+async def test_a_copy_that_failed_is_written_at_the_end(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    kept.disk.fails = True
+    assert not await kept.limits.keep()
+    kept.disk.fails = False
+    for _ in range(2):
+        await kept.source.close()
+        assert kept.rates == [1.0]
+
+
+@pytest.mark.asyncio
+async def test_at_the_end_the_last_state_is_written_behind_a_copy_under_way(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    kept.disk.may_go_on.clear()
+    task = asyncio.ensure_future(kept.limits._keep_copy())
+    await until(lambda: kept.disk.begun == 1)
+    kept.sets(2.0)
+    task.cancel()
+    end = asyncio.ensure_future(kept.source.close())
+    await asyncio.sleep(0)
+    kept.disk.may_go_on.set()
+    await end
+    assert kept.rates == [1.0, 2.0]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from sluice.proxy.quota_store.topic_records import (
     NOTHING,
     BadRecord,
+    Base,
     Outdated,
     Stored,
     TopicLog,
@@ -204,7 +205,7 @@ def test_of_two_written_after_the_same_record_the_second_is_refused() -> None:
     log.apply(KEY, rate(1), 0, -1)
     with pytest.raises(Outdated):
         log.apply(KEY, rate(2), 1, -1)
-    assert log.last_offset(ALICE) == 0
+    assert log.base_of(ALICE) == Base(0)
     log.apply(KEY, rate(3), 2, 0)
     assert log.entries == {ALICE: Stored({"producer_byte_rate": 3})}
     assert not log.doubtful
@@ -249,4 +250,123 @@ def test_who_begins_behind_a_compaction_ends_where_all_others_do(
         with suppress(Outdated):
             late.apply(KEY, rate(offset + 1), offset, after)
     assert late.entries == live.entries
-    assert late.last_offset(ALICE) == live.last_offset(ALICE) == len(records) - 1
+    assert late.base_of(ALICE) == live.base_of(ALICE) == Base(len(records) - 1)
+
+
+# Tombstones that compaction takes away ----------------------------------------------------------------------
+
+
+def with_and_without_tombstone() -> tuple[TopicLog, TopicLog]:
+    """Two readers: alice was set at 3 and removed at 7; the second came after a compaction."""
+    with_it = TopicLog()
+    with_it.apply(KEY, rate(1), 3, -1)
+    with_it.apply(KEY, None, 7, 3)
+    assert with_it.base_of(ALICE) == Base(7, is_tombstone=True)
+    return with_it, TopicLog()
+
+
+def test_what_is_set_by_one_who_does_not_know_the_tombstone_is_accepted_by_all() -> None:
+    for log in with_and_without_tombstone():
+        log.apply(KEY, rate(2), 20, -1)
+        with pytest.raises(Outdated):
+            log.apply(KEY, rate(3), 21, -1)
+        log.apply(KEY, rate(4), 22, 20)
+        assert log.entries == {ALICE: Stored({"producer_byte_rate": 4})}
+
+
+@pytest.mark.parametrize("offsets", [(20, 21), (21, 20)])
+def test_of_one_who_knows_the_tombstone_and_one_who_does_not_the_first_is_accepted_by_all(
+    offsets: tuple[int, int],
+) -> None:
+    knows, does_not = offsets
+    for log in with_and_without_tombstone():
+        for offset in sorted(offsets):
+            after, after_tombstone = (7, True) if offset == knows else (-1, False)
+            with suppress(Outdated):
+                log.apply(KEY, rate(offset), offset, after, after_tombstone=after_tombstone)
+        assert log.entries == {ALICE: Stored({"producer_byte_rate": 20})}
+        assert log.base_of(ALICE) == Base(20), (knows, does_not)
+
+
+# What is no good, and what was carried over from another topic ----------------------------------------------
+
+
+def read_bad(log: TopicLog, key: bytes, value: bytes, offset: int, after: int | None = None) -> None:
+    with pytest.raises(BadRecord) as caught:
+        log.apply(key, value, offset, after)
+    assert not isinstance(caught.value, Outdated)
+
+
+def test_what_is_written_after_a_bad_record_is_accepted_by_who_knows_the_one_before_it_and_who_does_not() -> (
+    None
+):
+    all_of_it, behind_a_compaction = TopicLog(), TopicLog()
+    all_of_it.apply(KEY, rate(1), 3, -1)
+    for log in (all_of_it, behind_a_compaction):
+        read_bad(log, KEY, b"broken", 9)
+        assert log.base_of(ALICE) == Base(9)
+        assert log.doubtful == {ALICE}
+        with pytest.raises(Outdated):  # its writer had not seen the bad one
+            log.apply(KEY, rate(2), 10, 3)
+        log.apply(KEY, rate(3), 11, 9)
+        assert log.entries == {ALICE: Stored({"producer_byte_rate": 3})}
+        assert not log.doubtful
+
+
+def test_a_bad_record_that_came_too_late_has_no_place_in_the_order() -> None:
+    """A later version may write what this one does not know; others, who do, pass it over."""
+    log = TopicLog()
+    log.apply(KEY, rate(1), 0, -1)
+    log.apply(KEY, rate(2), 1, 0)
+    read_bad(log, KEY, b'{"later_rate":5}', 2, 0)
+    assert log.base_of(ALICE) == Base(1)
+    log.apply(KEY, rate(3), 3, 1)
+
+
+def test_a_record_under_another_spelling_of_the_key_does_not_stand_before_those_of_the_entity() -> None:
+    """Compaction takes nothing away for it: so it raises no doubt either, behind which limits that are long
+    removed would come back from a copy."""
+    log = TopicLog()
+    log.apply(KEY, rate(1), 0, -1)
+    read_bad(log, b'{"user": "alice"}', rate(7), 1)
+    assert log.base_of(ALICE) == Base(0)
+    assert not log.doubtful
+
+
+@pytest.mark.parametrize("after", [1_000_000, 5, -2, -99])
+def test_an_offset_that_its_record_cannot_stand_after_is_as_if_it_were_not_there(after: int) -> None:
+    log = TopicLog()
+    log.apply(KEY, rate(1), 2, -1)
+    log.apply(KEY, rate(2), 5, after, after_tombstone=True)
+    assert log.entries == {ALICE: Stored({"producer_byte_rate": 2})}
+    with pytest.raises(Outdated):
+        log.apply(KEY, rate(3), 6, 2)
+    log.apply(KEY, rate(4), 7, log.base_of(ALICE).offset)
+    assert log.entries == {ALICE: Stored({"producer_byte_rate": 4})}
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=8), st.integers(0, 60), st.data())
+def test_records_that_were_carried_over_hold_in_their_order_and_the_next_alteration_does(
+    gaps: list[int], begin_new: int, data: st.DataObject
+) -> None:
+    """All that a topic held, or what compaction had left of it, with its headers, behind other offsets."""
+    old: list[tuple[int, int]] = []
+    offset = 0
+    for gap in gaps:
+        old.append((offset, old[-1][0] if old else -1))
+        offset += gap
+    carried = old[data.draw(st.integers(0, len(old) - 1)) :]
+    records = [(begin_new + number, after) for number, (_, after) in enumerate(carried)]
+    logs = []
+    for begin in range(len(records)):
+        log = TopicLog()
+        for offset, after in records[begin:]:
+            log.apply(KEY, rate(offset + 1), offset, after)
+        logs.append(log)
+    end = begin_new + len(records)
+    for log in logs:
+        assert log.base_of(ALICE) == Base(end - 1)
+        for other in logs:
+            other.apply(KEY, rate(end + 1), end, log.base_of(ALICE).offset)
+        end += 1
+    assert all(log.entries == {ALICE: Stored({"producer_byte_rate": end})} for log in logs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import threading
@@ -59,6 +60,30 @@ async def test_what_writes_is_begun_anew_once_the_last_one_has_ended(blocks: Blo
     blocks.may_go_on.set()
     await until(lambda: blocks.ended == 1)
     assert await work.run_anew(blocks) == 2
+
+
+async def test_at_the_end_what_is_under_way_is_waited_for_and_then_the_last_is_written(
+    blocks: Blocks,
+) -> None:
+    work: FileWork[int] = FileWork()
+    periodic = asyncio.ensure_future(work.run_anew(blocks))
+    await until(lambda: blocks.begun == 1)
+    periodic.cancel()
+    last = asyncio.ensure_future(work.run_last(blocks))
+    await asyncio.sleep(0)
+    assert not last.done(), "it waits"
+    blocks.may_go_on.set()
+    assert await last == 2
+
+
+async def test_at_the_end_what_hangs_is_not_waited_for_long(blocks: Blocks) -> None:
+    work: FileWork[int] = FileWork(0.05)
+    periodic = asyncio.ensure_future(work.run_anew(blocks))
+    await until(lambda: blocks.begun == 1)
+    periodic.cancel()
+    with pytest.raises(FileHangs, match="the last one still waits"):
+        await work.run_last(blocks)
+    assert blocks.begun == 1
 
 
 async def test_what_the_work_raises_is_raised() -> None:

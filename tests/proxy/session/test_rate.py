@@ -250,17 +250,48 @@ def test_every_connection_gets_its_turn() -> None:
     assert max(held) <= 800
 
 
+class PacedProducer(Producer):
+    """One request each 20 ms, or when the one before has gone."""
+
+    next_ms = 0.0
+
+    def step(self, now_ms: float, passed: Passed) -> float:
+        shell = self.shell
+        shell.now_ms = now_ms
+        if shell.is_delayed:
+            shell.wake()
+        if shell.to_broker:
+            shell.to_broker.clear()
+            shell.broker_sends(self.answer)
+        if not shell.is_delayed and now_ms >= self.next_ms:
+            self.next_ms = now_ms + 20.0
+            shell.client_sends(self.frame)
+        return shell.session.pace.wake_at_ms if shell.is_delayed else max(self.next_ms, now_ms + 0.001)
+
+
 def test_a_small_request_does_not_wait_behind_the_large_ones_of_its_neighbours() -> None:
-    """1 MB/s: 100 B beside nine connections of 50 kB wait until one of these is paid, 50 ms, or two, which
-    have kept their places during their mutes; not for 450."""
+    """1 MB/s: 200 B beside nine connections of 50 kB wait until one of these is paid, 50 ms, or two; not for
+    450."""
     shared = shared_of(limits_of(produce_rate=1_000_000))
     Producer(shared, 1_000_000).shell.client_sends(produce_of(1_000_000))
-    small = Producer(shared, 200)
+    small = PacedProducer(shared, 200)
     simulate([small, *[Producer(shared, 50_000) for _ in range(9)]], 30)
     held = [record.held_ms for record in small.shell.records if record.request_bytes == 200]
     assert len(held) > 300
     assert max(held) <= 102
     assert sorted(held)[len(held) // 2] <= 52
+
+
+def test_small_requests_flat_out_get_their_share_beside_large_ones() -> None:
+    """They wait for a round of these, 450 ms, only when they have had a tenth of it."""
+    shared = shared_of(limits_of(produce_rate=1_000_000))
+    Producer(shared, 1_000_000).shell.client_sends(produce_of(1_000_000))
+    small = Producer(shared, 200)
+    simulate([small, *[Producer(shared, 50_000) for _ in range(9)]], 30)
+    held = [record.held_ms for record in small.shell.records if record.request_bytes == 200]
+    assert 200 * len(held) >= 0.9 * 30 * 100_000
+    assert sorted(held)[len(held) * 99 // 100] <= 52
+    assert max(held) <= 452
 
 
 def test_a_reader_of_large_batches_does_not_take_what_is_its_neighbours() -> None:

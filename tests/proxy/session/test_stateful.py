@@ -86,6 +86,8 @@ class Dialogue(RuleBasedStateMachine):
         self.replaced = 0  # bytes by which Fetches for nothing are longer than what had come of theirs
         self.transmitted = 0
         self.requests: list[Sent] = []
+        self.written = self.decided = 0  # requests, and those of which it is known that they went
+        self.drops = False  # the client has left, and nothing that is answered goes any more
         self.received = 0  # whole requests that the broker has
         self.answers = bytearray()  # all that the broker has written
         # Where in it one may be raised, to what at most, and whether the session has to look at it.
@@ -104,7 +106,7 @@ class Dialogue(RuleBasedStateMachine):
 
     @rule(kind=st.sampled_from(KINDS), transmits=st.sampled_from((0, 1, 20, 600, 10**6)))
     def client_writes(self, kind: Kind, transmits: int) -> None:
-        correlation_id = len(self.requests) + 1
+        self.written = correlation_id = self.written + 1
         frame = bytearray(kind.request)
         struct.pack_into(">i", frame, 8, correlation_id)
         self.stream += frame
@@ -133,6 +135,7 @@ class Dialogue(RuleBasedStateMachine):
 
     @property
     def has_answer(self) -> bool:
+        self.forget_dropped()
         got = len(self.shell.to_broker)
         return self.received < len(self.requests) and self.requests[self.received].end <= got
 
@@ -198,6 +201,7 @@ class Dialogue(RuleBasedStateMachine):
     @property
     def begun(self) -> list[Sent]:
         """Requests of which the broker has at least a byte."""
+        self.forget_dropped()
         return [sent for sent in self.requests if sent.begin < len(self.shell.to_broker)]
 
     # What holds at any time
@@ -206,6 +210,7 @@ class Dialogue(RuleBasedStateMachine):
     def the_broker_gets_the_clients_stream(self) -> None:
         """Byte for byte from its beginning, but for max_wait_ms and max_bytes, which may be lowered; and but
         for a Fetch that found no turn, in whose place another goes."""
+        self.forget_dropped()
         got, start = self.shell.to_broker, self.checked_to_broker
         for index, sent in enumerate(self.requests):
             if start <= sent.begin < len(got) and sent.kind.max_bytes_at is not None:
@@ -220,6 +225,26 @@ class Dialogue(RuleBasedStateMachine):
         self.checked_to_broker = len(got)
         assert len(got) <= self.transmitted + max(self.replaced, 0)
         assert got[start:] == self.expected[start : len(got)]
+
+    def forget_dropped(self) -> None:
+        """Of a client that has left: what is answered may be dropped, and then all that is answered behind
+        it. What is not answered is never, but with all that follows."""
+        got = self.shell.to_broker
+        while self.shell.client_left and self.decided < len(self.requests):
+            sent = self.requests[self.decided]
+            head = got[sent.begin : sent.begin + 12]
+            if len(head) < 12:
+                return
+            if head[8:] == sent.correlation_id.to_bytes(4):
+                assert not (self.drops and sent.kind.answer is not None), "its answer is another's"
+                self.decided += 1
+                continue
+            assert sent.kind.answer is not None, "nobody sends it again"
+            self.drops = True
+            size = sent.end - sent.begin
+            del self.expected[sent.begin : sent.end], self.requests[self.decided]
+            for later in self.requests[self.decided :]:
+                later.end -= size
 
     def is_replaced(self, index: int, got: bytes) -> bool:
         """A Fetch for nothing went in the place of a request. What is expected behind it moves."""

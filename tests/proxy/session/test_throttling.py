@@ -97,20 +97,36 @@ def test_an_answer_behind_its_deadline_is_not_touched() -> None:
     ).done()
 
 
-def test_who_comes_while_its_entity_is_in_debt_waits_for_its_turn_then_goes_and_is_muted() -> None:
-    """A neighbour owes 500 B. 200 B more: turn in 500 ms, paid in 700; 200 ms of it are told and muted."""
+def test_who_comes_while_its_entity_is_in_debt_waits_for_its_turn_and_its_next_request_for_the_rest() -> None:
+    """A neighbour owes 500 B. 200 B more: turn in 500 ms, paid in 700; 200 ms of it are told, and the next
+    one's."""
     (
         Playbook(in_debt(500))
         >> Client(produce_of(200))
         << Held(for_ms=500)
         >> Wait(500)
         << ToBroker(produce_of(200))
-        << Muted(for_ms=200)
+        << Reading()
         >> Broker(produce_answer())
         << ToClient(produce_answer(throttle_ms=200))
+        >> Client(request(METADATA, 12, correlation_id=2) + produce_of(100, correlation_id=3))
+        << ToBroker(request(METADATA, 12, correlation_id=2))
+        << Held(for_ms=200)
         >> Wait(200)
+        << ToBroker(produce_of(100, correlation_id=3))
         << Reading()
     ).done()
+
+
+def test_on_a_connection_of_a_group_it_is_muted_for_the_rest() -> None:
+    """A mute ends in time for what else the connection carries; a hold would end its bound later."""
+    shell = in_debt(500)
+    shell.client_sends(request(ApiKey.HEARTBEAT, 4))
+    shell.to_broker.clear()
+    shell.client_sends(produce_of(200, correlation_id=2))
+    shell.advance(500)
+    assert bytes(shell.to_broker) == produce_of(200, correlation_id=2)
+    assert (shell.state, shell.session.pace.wake_at_ms) == (State.MUTED, START_MS + 700)
 
 
 def test_turns_come_by_bytes_and_no_later_charge_moves_a_deadline() -> None:
@@ -124,7 +140,8 @@ def test_turns_come_by_bytes_and_no_later_charge_moves_a_deadline() -> None:
         for shell in others:
             shell.advance(at_ms - shell.now_ms + START_MS)
         assert [len(shell.to_broker) for shell in others] == went
-    assert [shell.session.pace.wake_at_ms - START_MS for shell in (first, others[2])] == [500, 5_900]
+    assert first.session.pace.wake_at_ms - START_MS == 500
+    assert others[2].session._throttling.produces.paid_at_ms - START_MS == 5_900
 
 
 def test_nothing_is_read_before_the_deadline_and_then_it_goes_on_with_what_waited() -> None:
@@ -155,7 +172,7 @@ def test_answers_of_earlier_requests_come_while_a_later_one_is_held() -> None:
         << ToClient(answer(METADATA, 12, correlation_id=1))
         >> Wait(500)
         << ToBroker(produce_of(200, correlation_id=2))
-        << Muted(for_ms=200)
+        << Reading()
     ).done()
 
 
@@ -172,9 +189,9 @@ def test_a_held_request_of_which_only_the_head_has_arrived_goes_on_as_it_arrives
         << Reading()
         >> Client(frame[200:] + produce_of(100, correlation_id=2))
         << ToBroker(frame[200:])
-        << Muted(for_ms=5_000)
+        << Held(for_ms=5_000)
     ).done()
-    assert shell.sensor().charged == 1_500 + 5_000
+    assert shell.sensor().charged == 1_500 + 5_000 + 100
 
 
 def test_bytes_that_are_given_again_during_a_hold_are_not_charged_again() -> None:
@@ -189,7 +206,8 @@ def test_bytes_that_are_given_again_during_a_hold_are_not_charged_again() -> Non
 
 
 def test_a_wake_that_comes_early_changes_nothing_and_a_late_one_makes_up_for_it() -> None:
-    """Turn at 500 ms, paid at 700. Woken at 499 nothing goes; at 650 it goes and 50 ms are left."""
+    """Turn at 500 ms, paid at 700. Woken at 499 nothing goes; at 650 it goes and 50 ms are left for the next
+    one."""
     shell = in_debt(500)
     shell.client_sends(produce_of(200))
     shell.now_ms = START_MS + 499
@@ -198,11 +216,13 @@ def test_a_wake_that_comes_early_changes_nothing_and_a_late_one_makes_up_for_it(
     assert shell.to_broker == b""
     shell.now_ms = START_MS + 650
     shell.wake()
-    assert (shell.state, shell.session.pace.wake_at_ms) == (State.MUTED, START_MS + 700)
+    assert shell.state is State.READING
     assert shell.to_broker == produce_of(200)
+    shell.client_sends(produce_of(100, correlation_id=2))
+    assert (shell.state, shell.session.pace.wake_at_ms) == (State.HOLDING, START_MS + 700)
     shell.now_ms = START_MS + 699
     shell.wake()
-    assert (shell.state, shell.session.pace.wake_at_ms) == (State.MUTED, START_MS + 700)
+    assert (shell.state, shell.session.pace.wake_at_ms) == (State.HOLDING, START_MS + 700)
     shell.now_ms = START_MS + 9_000
     shell.wake()
     assert not shell.is_delayed
@@ -255,16 +275,21 @@ def test_a_delay_ends_with_the_answer_budget_and_what_goes_beyond_it_is_counted(
 
 
 def test_hold_and_mute_together_end_with_the_answer_budget() -> None:
-    """6 s of debt: held 6 s, and of the 5 s that 5,000 B take 2 are left; 3,000 B pass ahead."""
+    """6 s of debt: held 6 s, and of the 5 s that 5,000 B take 2 are left; 3,000 B pass ahead. The next
+    request has its own budget, from when it is read."""
     shell = (
         Playbook(in_debt(6_000))
         >> Client(produce_of(5_000))
         << Held(for_ms=6_000)
         >> Wait(6_000)
         << ToBroker(produce_of(5_000))
-        << Muted(for_ms=2_000)
+        << Reading()
+        >> Broker(produce_answer())
+        << ToClient(produce_answer(throttle_ms=5_000))
     ).done()
     assert shell.sensor().over == 3_000
+    shell.client_sends(produce_of(20_000, correlation_id=2))
+    assert shell.session._throttling.produces._last_ms == shell.now_ms + 8_000
 
 
 def test_the_delays_of_requests_behind_one_another_end_with_their_clients_patience() -> None:
@@ -318,7 +343,9 @@ def test_a_held_request_waits_by_the_limit_of_now_when_quotas_are_reloaded() -> 
         >> Reload(limits_of(produce_rate=10_000))
         >> Wait(50)
         << ToBroker(produce_of(200))
-        << Muted(for_ms=20)
+        << Reading()
+        >> Client(produce_of(100, correlation_id=2))
+        << Held(for_ms=20)
     ).done()
     assert shell.sensor().rate_per_s == 10_000
 

@@ -7,9 +7,13 @@ import pytest
 from sluice.quotas.files.config_error import measure_of, number_meant
 
 MEANT = [
-    ("1MB", "bytes", "1048576"),
+    ("1MB", "bytes", "1000000 (1 MB) or 1048576 (1 MiB)"),
+    ("1k", "bytes", "1000 (1 kB) or 1024 (1 KiB)"),
+    ("1.5g", "bytes", "1500000000 (1.5 GB) or 1610612736 (1.5 GiB)"),
+    ("2 TBytes/s", "bytes", "2000000000000 (2 TB) or 2199023255552 (2 TiB)"),
     ("1 MiB/s", "bytes", "1048576"),
-    ("1.5g", "bytes", "1610612736"),
+    ("2 kibytes", "bytes", "2048"),
+    ("7 B", "bytes", "7"),
     ("512 bytes", "bytes", "512"),
     ("1048576", "bytes", "1048576"),
     ("1,048,576", "bytes", "1048576"),
@@ -40,6 +44,8 @@ def test_a_number_with_a_unit_or_separators_is_told_as_it_is_written(
         ("8s", "bytes"),
         ("8s", ""),
         ("10Mbps", "bytes"),
+        ("5 ib", "bytes"),
+        ("10kB", ""),
         ("1,5", ""),
         ("9" * 5_000, ""),
         (5, ""),

@@ -210,7 +210,8 @@ WRONG_ENTRIES = [
     (
         f"user: a\n    {RATE}: 1MB",
         f"3: {RATE}",
-        f"Quota {RATE} must be a whole number, not '1MB' (bytes per second); write 1048576",
+        f"Quota {RATE} must be a whole number, not '1MB' (bytes per second); "
+        "write 1000000 (1 MB) or 1048576 (1 MiB)",
     ),
     (
         f"user: a\n    {RATE}: '1048576'",

@@ -61,6 +61,16 @@ def test_a_misprint_is_refused_with_its_line(wrong: str, line: int, said: str) -
         assert "replication" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["", GOOD.replace("quotas: []\n", ""), GOOD.replace("[]", "[{user: alice, producer_byte_rat: 9}]")],
+)
+def test_of_a_file_that_is_refused_the_section_is_none_either(text: str) -> None:
+    for reader in (parse_quotas, replication_of):
+        with pytest.raises(QuotaFileError, match="quotas"):
+            reader(text, "f.yaml")
+
+
 def test_a_number_in_the_place_of_replicas_is_told_to_be_a_rate() -> None:
     text = GOOD.replace('"0:1,1:3"', "5000000")
     with pytest.raises(QuotaFileError, match=f"not a number .5000000.: a rate is set with {LEADER_RATE}"):

@@ -80,6 +80,24 @@ def test_a_launch_of_three_days_is_one_stretch_and_then_never_again() -> None:
     assert next_change([(launch,)], found[-1][1] - 1) == found[-1][1]
 
 
+@pytest.mark.parametrize(("first", "begin_s", "end_s"), [(30, 0, DAY_S), (31, 0, DAY_S), (31, 3_600, 7_200)])
+def test_a_date_of_the_calendars_last_days_is_reckoned_with(first: int, begin_s: int, end_s: int) -> None:
+    """9999-12-31 is how people write never: no time behind it can be told."""
+    window = Window({KEY: 9.0}, begin_s, end_s, first=date(9999, 12, first), last=date.max)
+    begin = unix("9999-12-30T00:00+00:00")
+    expected = begin if first == 30 else None
+    for now in (unix("2026-11-22T00:00+00:00"), begin - 1):
+        assert in_force((window,), {KEY: 1.0}, now) == {}
+        assert (next_begin(window, now), next_change([(window,)], now)) == (expected, expected)
+    assert bool(in_force((window,), {KEY: 1.0}, begin)) == (first == 30)
+
+
+def test_a_last_date_for_ever_holds_from_the_first_on() -> None:
+    launch = Window({KEY: 9.0}, first=date(2026, 12, 1), last=date.max)
+    now = unix("2031-05-01T12:00+00:00")
+    assert in_force((launch,), {KEY: 1.0}, now)[KEY].until_unix_s == unix("2031-05-02T00:00+00:00")
+
+
 def test_what_holds_when_windows_overlap_is_the_first_that_has_the_key() -> None:
     hour = Window({KEY: 7.0}, 0, 3_600, weekdays=frozenset(range(7)))
     day = Window({KEY: 8.0, "request_percentage": 20.0}, weekdays=frozenset(range(7)))

@@ -64,6 +64,25 @@ def test_the_ceiling_is_a_share_of_the_brokers_heap_and_half_of_it_one_principal
     assert not ceiling.has_room(of_others, 3)
 
 
+def test_the_ceilings_last_tenth_is_for_principals_that_hold_little() -> None:
+    """Up to 256 pairs each."""
+    settings = ProducerIdSettings(broker_heap_bytes=10_000 * 270, heap_share=1.0, principal_share=0.95)
+    small, large = principal(settings), principal(settings)
+    small.reserved_pairs, large.reserved_pairs = 56, 257
+    for one, taken, room in (
+        (small, 0, 9_000), (small, 8_700, 300), (small, 8_801, 200), (small, 9_800, 200), (small, 9_900, 100),
+        (large, 0, 9_000), (large, 8_700, 300), (large, 8_999, 1), (large, 9_000, 0),
+    ):  # fmt: skip
+        one._ceiling.total = taken
+        assert one._ceiling.has_room(one, room), (taken, room)
+        assert not one._ceiling.has_room(one, room + 1), (taken, room)
+        one.see_known_pairs(range(one._ceiling.max_pairs), 0.0)
+        assert one._ceiling.total == taken + room
+        one.pairs = principal(settings).pairs
+    assert small.can_ever_admit(1, 0, 9_000, is_member=False)
+    assert not small.can_ever_admit(1, 0, 9_001, is_member=False), "not of an empty ceiling either"
+
+
 def test_known_pairs_are_remembered_up_to_the_principals_share() -> None:
     one = principal(SMALL)
     one.see_known_pairs([1, 2, 1], 0.0)
@@ -223,4 +242,4 @@ def test_transactional_ids_are_limited_only_where_ids_are() -> None:
     for enforced in (True, False):
         names = principal(settings, enforced=enforced).transactional_ids
         names.ask(1, 0.0)
-        assert (names.ask(2, 0.0) > 0.0) is enforced
+        assert (names.ask(2, 0.0)[0] > 0.0) is enforced

@@ -331,44 +331,6 @@ def test_a_new_wait_begins_with_what_is_owed_then() -> None:
     assert queue.ask(ticket, 600.0) == 700.0
 
 
-@pytest.mark.parametrize("owed_ms", [0.0, 400.0])
-def test_who_is_told_to_wait_is_told_of_those_who_were_told_so_before(owed_ms: float) -> None:
-    queue = Queue()
-    first, second, third = Place(), Place(), Place()
-    assert queue.tell(first, 300.0, owed_ms, 8_000.0, 0.0) == owed_ms
-    assert queue.tell(second, 200.0, 400.0, 8_000.0, 0.0) == 400.0 + (300.0 if owed_ms else 0.0)
-    assert queue.tell(third, 200.0, 400.0, 500.0, 0.0) == 500.0, "at most"
-
-
-def test_who_was_told_to_wait_keeps_its_place_a_quarter_longer_and_50_ms() -> None:
-    queue = Queue()
-    queue.virtual_time = 77.0
-    place = Place()
-    queue.tell(place, 300.0, 400.0, 8_000.0, 1_000.0)
-    assert (place.kept_tag, place.kept_until_ms) == (77.0, 1_550.0)
-    place.tag = 90.0
-    queue.came(place)
-    queue.tell(place, 300.0, 400.0, 8_000.0, 1_000.0)
-    assert place.kept_tag == 90.0
-    assert queue.tell(Place(), 1.0, 400.0, 8_000.0, 1_549.9) == 700.0
-    assert queue.tell(Place(), 1.0, 400.0, 8_000.0, 1_550.0) == 401.0, "nobody waits for it any more"
-    queue.came(place)
-    queue.virtual_time = 1_000.0
-    for now_ms, begin_tag in ((1_550.0, 90.0), (1_550.1, 1_000.0)):
-        assert queue._begin_tag(place, now_ms) == begin_tag
-
-
-def test_who_has_come_is_not_waited_for() -> None:
-    queue = Queue(500.0)
-    places = [Place(), Place()]
-    for place in places:
-        queue.tell(place, 300.0, 400.0, 8_000.0, 0.0)
-    queue.comes(300.0, 10.0, place=places[0])
-    assert queue.tell(Place(), 1.0, 400.0, 8_000.0, 10.0) == 700.0
-    queue.came(places[1])
-    assert queue.tell(Place(), 1.0, 400.0, 8_000.0, 10.0) == 401.0
-
-
 def test_a_refused_request_keeps_its_place_a_quarter_longer_and_3_s() -> None:
     queue = Queue(1_000.0)
     place = Place()

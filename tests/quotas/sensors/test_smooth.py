@@ -173,6 +173,57 @@ def test_a_changed_limit_keeps_the_debt_in_bytes(rate_per_s: float, debt_ms: flo
     assert sensor.forgiven == (440 if rate_per_s == 1 else 0)
 
 
+def test_what_was_charged_whole_is_not_forgiven_by_a_charge_that_meets_the_cap() -> None:
+    """1,001,000 B at once, 1,000 s owed. 500 B more have their turn behind them, and are forgiven."""
+    sensor = sensor_of(1_000, 0)
+    assert sensor.charge_whole(1_001_000, 0) == 1_000_000
+    assert sensor.charge(500, 0) == 1_000_000
+    assert (sensor.eligible_at_ms, sensor.tokens(0), sensor.forgiven) == (1_000_000, -1_000_000, 500)
+
+
+def test_a_charge_adds_to_what_was_charged_whole_up_to_the_cap() -> None:
+    """950 s later 50 s are owed: of 15,000 B 10,000 are owed, too, and 5,000 forgiven."""
+    sensor = sensor_of(1_000, 0)
+    sensor.charge_whole(1_001_000, 0)
+    assert sensor.charge(15_000, 950_000) == 1_010_000
+    assert sensor.forgiven == 5_000
+
+
+@pytest.mark.parametrize(("rate_per_s", "debt_ms"), [(2_000, 500_000), (1_001, 999_001)])
+def test_a_changed_limit_keeps_what_was_charged_whole_and_a_higher_one_is_paid_sooner(
+    rate_per_s: float, debt_ms: float
+) -> None:
+    sensor = sensor_of(1_000, 0)
+    sensor.charge_whole(1_001_000, 0)
+    sensor.update(rate_per_s, QuotaLevel.USER, 0)
+    assert sensor.charge(0, 0) == pytest.approx(debt_ms, abs=1)
+    assert sensor.tokens(0) == pytest.approx(-1_000_000)
+    assert sensor.forgiven == 0
+
+
+@pytest.mark.parametrize(("whole", "more", "debt_ms"), [(1_001_000, 0, 1_000_000), (31_000, 20_000, 60_000)])
+def test_a_lower_limit_makes_a_debt_last_no_longer_than_the_cap_or_than_before(
+    whole: int, more: int, debt_ms: float
+) -> None:
+    """A tenth of the rate: an emergency's limit would keep consumers from their records for hours."""
+    sensor = sensor_of(1_000, 0)
+    sensor.charge_whole(whole, 0)
+    sensor.charge(more, 0)
+    sensor.update(100, QuotaLevel.USER, 0)
+    assert sensor.charge(0, 0) == debt_ms
+    assert sensor.forgiven == whole - 1_000 + more - debt_ms / 10
+
+
+def test_a_debt_after_one_that_was_waived_is_cut_as_ever() -> None:
+    """1,000 s owed by a whole charge and waived; 60 s of other charges, which half the rate makes 120."""
+    sensor = sensor_of(1_000, 0)
+    sensor.charge_whole(1_001_000, 0)
+    sensor.waive(0)
+    sensor.charge(60_000, 0)
+    sensor.update(500, QuotaLevel.USER, 0)
+    assert (sensor.tokens(0), sensor.forgiven) == (-30_000, 30_000)
+
+
 def test_a_changed_limit_keeps_a_debt_of_half_a_byte() -> None:
     """0.5 ms of 1,000 B/s is 0.5 B: 0.25 ms of 2,000 B/s."""
     sensor = sensor_of(1_000, 0)

@@ -43,6 +43,8 @@ class PlainBucket:
     now: Fraction
     tokens: Fraction = field(init=False)
     forgiven: Fraction = Fraction(0)
+    whole: Fraction = Fraction(0)
+    """of what is owed: charged by charge_whole, or before it"""
     gap: Fraction = Fraction(0)
     gap_at: Fraction = Fraction(0)
 
@@ -50,16 +52,25 @@ class PlainBucket:
         self.tokens = self.burst_ms * self.per_ms
 
     def advance(self, now: Fraction) -> None:
-        self.tokens = min(self.tokens + (now - self.now) * self.per_ms, self.burst_ms * self.per_ms)
+        paid = (now - self.now) * self.per_ms
+        self.tokens = min(self.tokens + paid, self.burst_ms * self.per_ms)
+        self.whole = max(self.whole - paid, Fraction(0))
         self.now = now
 
     def charge(self, amount: Fraction, now: Fraction) -> tuple[Fraction, Fraction]:
         """(turn, paid): when the tokens are zero before and after."""
         self.advance(now)
-        turn = now - self.tokens / self.per_ms
+        before = self.tokens
         self.tokens -= amount
-        self.forgive()
-        return turn, now - self.tokens / self.per_ms
+        self.forgive(-before)
+        return now - before / self.per_ms, now - self.tokens / self.per_ms
+
+    def charge_whole(self, amount: Fraction, now: Fraction) -> tuple[Fraction, Fraction]:
+        self.advance(now)
+        before = self.tokens
+        self.tokens -= amount
+        self.whole = max(-self.tokens, Fraction(0))
+        return now - before / self.per_ms, now - self.tokens / self.per_ms
 
     def refund(self, amount: Fraction, now: Fraction) -> None:
         self.advance(now)
@@ -73,11 +84,13 @@ class PlainBucket:
         self.advance(now)
         if self.tokens >= 0:
             self.tokens *= per_ms / self.per_ms
+        before_ms = max(-self.tokens, Fraction(0)) / self.per_ms
         self.per_ms = per_ms
-        self.forgive()
+        self.forgive(min(self.whole, before_ms * per_ms))
+        self.whole = min(self.whole, max(-self.tokens, Fraction(0)))
 
-    def forgive(self) -> None:
-        beyond = -self.cap_ms * self.per_ms - self.tokens
+    def forgive(self, least_owed: Fraction) -> None:
+        beyond = -max(self.cap_ms * self.per_ms, least_owed) - self.tokens
         if beyond > 0:
             self.tokens += beyond
             self.forgiven += beyond
@@ -108,9 +121,9 @@ def compare_with_the_plain_bucket(
     now_ms = start_ms
     for gap_ms, what, number in steps:
         now_ms += gap_ms
-        if what == "charge":
-            turn, paid = plain.charge(Fraction(number), Fraction(now_ms))
-            assert Fraction(sensor.charge(number, now_ms)) == paid
+        if what in {"charge", "charge_whole"}:
+            turn, paid = getattr(plain, what)(Fraction(number), Fraction(now_ms))
+            assert Fraction(getattr(sensor, what)(number, now_ms)) == paid
             assert Fraction(sensor.eligible_at_ms) == turn
         elif what == "refund":
             plain.refund(Fraction(number), Fraction(now_ms))
@@ -147,6 +160,20 @@ def test_it_equals_the_plain_token_bucket(
 )
 @example([(0.0, "charge", 7_000), (0.0, "rate", 2), (9.0, "refund", 9)], 1.0, 1_000.0)
 def test_it_equals_the_plain_token_bucket_while_its_limit_changes(
+    steps: list[Step], ms_per_unit: float, max_debt_ms: float
+) -> None:
+    compare_with_the_plain_bucket(steps, ms_per_unit, 0.0, 1.0, max_debt_ms)
+
+
+@settings(deadline=None, max_examples=cases(200))
+@given(
+    steps=steps_of("charge", "charge_whole", "rate"),
+    ms_per_unit=st.sampled_from([0.125, 1.0, 16.0]),
+    max_debt_ms=st.sampled_from([1_000.0, 60_000.0, NO_CAP_MS]),
+)
+@example([(0.0, "charge_whole", 9_000), (1.0, "charge", 70), (0.0, "rate", 2)], 1.0, 1_000.0)
+@example([(0.0, "charge_whole", 1_900), (0.0, "charge", 50), (1.0, "rate", 2)], 1.0, 1_000.0)
+def test_it_equals_the_plain_token_bucket_that_forgives_nothing_of_what_was_charged_whole(
     steps: list[Step], ms_per_unit: float, max_debt_ms: float
 ) -> None:
     compare_with_the_plain_bucket(steps, ms_per_unit, 0.0, 1.0, max_debt_ms)

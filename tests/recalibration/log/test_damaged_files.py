@@ -52,6 +52,21 @@ def test_a_file_whose_metadata_is_not_what_we_write_is_damaged_and_stays(
     assert bad.exists()
 
 
+@pytest.mark.parametrize("name", [b"request_bytes", b"client_id"])
+def test_a_flipped_bit_in_the_name_of_a_column_costs_its_file_alone(name: bytes, tmp_path: Path) -> None:
+    """pyarrow reads names as UTF-8, and ends with a UnicodeDecodeError."""
+    good = [str(written(tmp_path, each)) for each in ("a.parquet", "bb.parquet")]
+    bad = written(tmp_path, "bad.parquet")
+    content = bad.read_bytes()
+    at = content.index(name, len(content) - 8 - int.from_bytes(content[-8:-4], "little"))
+    bad.write_bytes(content[: at + 2] + bytes([content[at + 2] | 0x80]) + content[at + 3 :])
+    found = find_files(str(tmp_path), DAY)
+    assert found.good == good
+    assert found.damaged == {str(bad): "the name of one of its columns is not UTF-8"}
+    done = compact(LogFolder.of(str(tmp_path)), DAY)
+    assert (done.files_before, done.files_after) == (3, 2)
+
+
 def loop(logs: Path, name: str = "loop", to: str = "..") -> None:
     (logs / f"rollup/date={DAY}/hour=00" / name).symlink_to(to)
 

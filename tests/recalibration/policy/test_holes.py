@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, timedelta
 
 from sluice.recalibration.policy.coverage import missing_hours, short_holes
@@ -77,3 +78,13 @@ def test_a_proxy_that_falls_silent_without_a_word_is_a_hole_until_the_next_date_
     beating[LATEST]["p2"] = Beats(begin(LATEST), begin(LATEST) + WINDOWS_OF_A_DAY - 10, False)
     assert missing_hours(SEEN, LATEST, beating) == {}, "its last file is on its way"
     assert short_holes(beating, LATEST) == {LATEST: ["p2: 23:58:30 to 24:00:00"]}
+
+
+def test_a_stretch_in_which_clients_had_no_rows_of_their_own_is_a_hole_with_its_reason() -> None:
+    beating = {day: whole(day) for day in WEEK}
+    first = begin(WEEK[2])
+    crowded = ((first + 100, first + 199), (first + 4_000, first + 4_006), (first + 5_000, first + 5_001))
+    beating[WEEK[2]] = {"p1": replace(beating[WEEK[2]]["p1"], crowded=crowded)}
+    why = "clients had no rows of their own (access_log.max_keys)"
+    assert missing_hours(SEEN, LATEST, beating) == {WEEK[2]: [f"p1: 00:16:40 to 00:33:20, {why}"]}
+    assert short_holes(beating, LATEST) == {WEEK[2]: [f"p1: 11:06:40 to 11:07:50, {why}"]}

@@ -23,7 +23,8 @@ from sluice.recalibration.policy.policy import Reason
 from sluice.recalibration.policy.seasons import Season
 from sluice.recalibration.policy.settings import PolicySettings
 from sluice.recalibration.report.files import write_outputs
-from sluice.recalibration.report.page import MAX_CARDS, page
+from sluice.recalibration.report.order import MAX_CARDS
+from sluice.recalibration.report.page import page
 from sluice.recalibration.report.svg import ticks, usage_plot
 from sluice.recalibration.report.words import amount, entity_words, sentences
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from sluice.quotas.files.variables import JARS_VARIABLE
 from sluice.recalibration.spark.installed import NEWEST_JAVA, installed_hadoop, newest_java
 from sluice.recalibration.spark.java_runtime import JavaNotFoundError
 from sluice.recalibration.spark.maven_jars import JarError, read_lock
-from sluice.recalibration.spark.session import JARS_VARIABLE, java_home, reads_split_bytes, spark_session
+from sluice.recalibration.spark.session import java_home, reads_split_bytes, spark_session
 from sluice.recalibration.spark.spark_jars import SETS, JarSet, fetch_jars, jar_set
 
 

@@ -19,7 +19,7 @@ from packaging.version import Version
 from pyarrow import parquet
 
 from sluice.proxy.access_log.columns import encoded
-from sluice.recalibration.spark.session import JARS_VARIABLE
+from sluice.quotas.files.variables import JARS_VARIABLE
 from sluice.recalibration.spark.spark_jars import fetch_jars, jar_set
 from sluice.usage.access_record import ROLLUP
 from testkit.access_log.access_logs import DAY, row, write

@@ -53,6 +53,32 @@ def test_heartbeats_of_a_file_without_the_column_proxy_tell_of_no_proxy(
     assert read_beats(str(tmp_path / "out"), DAY, 1)[DAY] == {"p1": Beats(first, first + 2, False)}
 
 
+def test_windows_in_which_clients_had_no_row_of_their_own_are_stretches_of_their_proxy(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Pauses of two minutes at most are part of a stretch: who crowds others out now and then hides them."""
+
+    def other(window: int, proxy: str = "p1") -> dict[str, object]:
+        return row(window, proxy=proxy, user="", client_id="", api_class="other", requests=5)
+
+    rows = [*map(beat, range(100)), beat(0, "p2"), beat(99, "p2")]
+    rows += [
+        *map(other, (10, 11, 24, 37, 60, 90)),
+        row(95, api_class="other"),
+        other(5, "without heartbeats"),
+    ]
+    write(tmp_path, rows)
+    found = beats_of(read_table(spark, find_files(str(tmp_path), DAY), skip_damaged=False))
+    first = begin_ms(DAY) // 10_000
+    crowded = ((first + 10, first + 37), (first + 60, first + 60), (first + 90, first + 90))
+    assert found == {
+        "p1": Beats(first, first + 99, False, (), crowded),
+        "p2": Beats(first, first + 99, False, ((first + 1, first + 98),)),
+    }
+    write_beats(str(tmp_path / "out"), DAY, found)
+    assert read_beats(str(tmp_path / "out"), DAY, 1) == {DAY: found}
+
+
 def test_the_classes_are_those_that_the_proxy_writes() -> None:
     assert [beat(0, is_last=last)["api_class"] for last in (False, True)] == [
         HEARTBEAT_CLASS,

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.kinds import QuotaKind
+from sluice.quotas.limits.limits import QuotaLimits
 from sluice.recalibration.policy.demand import DayState
 from sluice.recalibration.policy.holes import Beats
 from sluice.recalibration.policy.plan import EntityDay, Known, PlanEntry, planned
@@ -17,7 +21,14 @@ from sluice.recalibration.policy.seasons import Peak
 from sluice.recalibration.policy.settings import PolicySettings
 from sluice.recalibration.policy.standing import Standing
 from sluice.recalibration.state.beats import read_beats, write_beats
-from sluice.recalibration.state.memory import Remembered, grants_on, remembered, write_standings
+from sluice.recalibration.state.buckets import bucket_of
+from sluice.recalibration.state.memory import (
+    Remembered,
+    grants_on,
+    is_remembered,
+    remembered,
+    write_standings,
+)
 from sluice.recalibration.state.peaks import read_peaks, write_peaks
 
 DAY = date(2026, 11, 20)
@@ -107,6 +118,56 @@ def test_a_damaged_file_is_named_with_what_to_do(text: str, tmp_path: Path) -> N
         with pytest.raises(OSError, match=f"{name}: is a folder; a night keeps a file there"):
             read()
         file.rmdir()
+
+
+def test_limits_by_a_default_that_have_not_been_used_for_weeks_are_forgotten_and_all_others_kept(
+    tmp_path: Path,
+) -> None:
+    """1,000 made-up client ids a day were in each night's file for ever."""
+    out = str(tmp_path)
+    limits = QuotaLimits([
+        (QuotaEntity("alice"), {PLACE[0]: 1_000}),
+        (QuotaEntity("mallory", DEFAULT), {PLACE[0]: 5_000}),
+        (QuotaEntity(DEFAULT), {PLACE[0]: 3_000}),
+        (QuotaEntity(ip=DEFAULT), {"connection_creation_rate": 5}),
+    ])  # fmt: skip
+    own = {
+        PLACE: Standing(1_000, 1_000, 2_000),
+        (PLACE[0], '{"client-id": "gone"}'): Standing(1, 2, 3),
+        ("a key of a later version", ALICE): Standing(1, 2, 3),
+        (PLACE[0], '{"user": "granted"}'): Standing(3_000, 3_000, 3_000),
+    }
+    by_default = {
+        (PLACE[0], '{"client-id": "x", "user": "mallory"}'): Standing(5_000, 5_000, 5_000),
+        (PLACE[0], '{"user": "bob"}'): Standing(3_000, 3_000, 3_000),
+        ("connection_creation_rate", '{"ip": "10.0.0.1"}'): Standing(5, 5, 5),
+    }
+    grants = {(PLACE[0], '{"user": "granted"}'): 9_000.0}
+    used = replace(entry(3_000), entity='{"user": "carol"}')
+    for known in (Remembered(own | by_default), Remembered(own, by_default)):
+        write_standings(out, DAY, [used], known, partial(is_remembered, limits, grants))
+        kept = remembered(out, DAY).again
+        assert kept.keys() == own.keys() | {(PLACE[0], used.entity)}
+        assert kept[PLACE] == own[PLACE]
+
+
+def test_who_comes_back_to_a_defaults_limit_stands_on_its_number_as_a_stranger_does(tmp_path: Path) -> None:
+    out, limits = str(tmp_path), QuotaLimits([(QuotaEntity(DEFAULT), {PLACE[0]: 1_000})])
+    write_standings(
+        out, DAY, [], Remembered({PLACE: Standing(400, 1_000, 1_000)}), partial(is_remembered, limits, {})
+    )
+    known = remembered(out, DAY + timedelta(days=1))
+    assert known == Remembered()
+    back = entry(1_000, known)
+    assert (back.anchor, back.proposed, back.needs_review) == (1_000, 2_000, True)
+
+
+@pytest.mark.parametrize("entity", ["alice", "3", "[]", '{"user": 3}'])
+def test_an_entity_that_is_none_is_damage(entity: str, tmp_path: Path) -> None:
+    (tmp_path / "standing").mkdir()
+    (tmp_path / f"standing/{DAY}.json").write_text(standing("[1000, 1000, 1000]", entity))
+    with pytest.raises(OSError, match="is damaged, or not what a night wrote"):
+        remembered(str(tmp_path), DAY)
 
 
 DIGITS = "1" + "0" * 400
@@ -208,3 +269,74 @@ def test_a_grant_is_in_force_in_the_nights_up_to_its_last_date(tmp_path: Path) -
     (tmp_path / "grants.json").write_text(json.dumps({"grants": [item]}))
     assert grants_on(str(tmp_path), DAY - timedelta(days=1)) == {PLACE: 5_000.0}
     assert grants_on(str(tmp_path), DAY) == {}
+
+
+def run_again(out: str, limit: float, days: list[EntityDay], grant: float = 0.0) -> PlanEntry:
+    """One more run of DAY, over a log that may have become another meanwhile."""
+    known = remembered(out, DAY)
+    told = Known(known.before.get(PLACE), grant, again=known.again.get(PLACE))
+    found = planned(QuotaKind.PRODUCE, ALICE, limit, days, PolicySettings(), told)
+    write_standings(out, DAY, [found], known)
+    return found
+
+
+def used(rate: float) -> list[EntityDay]:
+    return [EntityDay("p1", age, DayState({bucket_of(rate): 8_640})) for age in range(20)]
+
+
+def flooded(rate: float) -> list[EntityDay]:
+    """Twice as much was asked for."""
+    state = DayState({}, {bucket_of(rate): 8_640}, {bucket_of(2 * rate): 8_640})
+    return [EntityDay("p1", age, state) for age in range(20)]
+
+
+def test_a_date_that_is_run_again_and_applied_again_cuts_once(tmp_path: Path) -> None:
+    """Below ten limits, where no guard holds it back, each run cut to 0.7 times what the last had left."""
+    out, limit, limits = str(tmp_path), 1_000_000.0, []
+    for _ in range(5):
+        limit = run_again(out, limit, used(100_000)).proposed
+        limits.append(limit)
+    assert limits == [700_000] * 5
+    tomorrow = entry(limit, remembered(out, DAY + timedelta(days=1)))
+    assert tomorrow.current == 700_000
+
+
+def test_a_date_that_is_run_again_goes_on_with_a_cut_that_was_made_a_part_of_the_way(tmp_path: Path) -> None:
+    out = str(tmp_path)
+    run_again(out, 1_000_000, used(100_000))
+    assert [run_again(out, limit, used(100_000)).proposed for limit in (886_000, 800_000)] == [700_000] * 2
+
+
+def test_what_a_date_is_granted_is_one_step_however_often_it_is_run(tmp_path: Path) -> None:
+    """The first plan goes to 2,000; a person's grant of 9,000 doubled that with each run."""
+    out, limit, limits = str(tmp_path), 1_000.0, []
+    for grant in (0.0, 9_000.0, 9_000.0, 9_000.0):
+        limit = run_again(out, limit, flooded(1_000), grant).proposed
+        limits.append(limit)
+    assert limits == [2_000] * 4
+    assert run_again(out, 5_000, flooded(5_000), 9_000).proposed == 9_000, (
+        "a person set it: no first step leads there"
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "proposed"),
+    [
+        (used(100_000), used(900_000), 1_000_000),
+        (used(100_000), flooded(700_000), 1_400_000),
+        (flooded(1_000_000), used(100_000), 1_400_000),
+    ],
+)
+def test_a_date_that_is_run_again_with_late_files_is_within_a_step_of_what_its_first_plan_was_made_from(
+    first: list[EntityDay], then: list[EntityDay], proposed: float, tmp_path: Path
+) -> None:
+    out = str(tmp_path)
+    limit = run_again(out, 1_000_000, first).proposed
+    assert run_again(out, limit, then).proposed == pytest.approx(proposed, rel=0.03)
+
+
+def test_a_date_that_is_run_again_steps_from_a_limit_that_a_person_has_set_meanwhile(tmp_path: Path) -> None:
+    out = str(tmp_path)
+    run_again(out, 1_000_000, used(100_000))
+    assert run_again(out, 3_000_000, used(100_000)).proposed == 2_100_000
+    assert run_again(out, 2_100_000, used(100_000)).proposed == 2_100_000

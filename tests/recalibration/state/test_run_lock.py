@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from sluice.recalibration.state.run_lock import AnotherNightError, run_lock
+from sluice.recalibration.state.run_lock import AnotherNightError, NoLocksError, run_lock
 
 
 def test_a_second_night_is_told_who_has_the_folder_and_the_next_may_run(tmp_path: Path) -> None:
@@ -48,6 +51,32 @@ def test_a_failed_night_that_wrote_nothing_leaves_nothing(tmp_path: Path, has_wr
     assert (tmp_path / "out").exists() is has_written
 
 
-def test_an_object_store_has_no_lock(tmp_path: Path) -> None:
-    with run_lock("s3://bucket/folder"), run_lock("s3://bucket/folder"):
+def test_a_lock_that_was_removed_is_no_lock(tmp_path: Path) -> None:
+    """Who has opened what a failed night then removes must not work beside who makes the next."""
+    out = tmp_path / "out"
+    waiting: list[int] = []
+    flock = fcntl.flock
+
+    def removed_before(descriptor: int, how: int) -> None:
+        waiting.append(descriptor)
+        (out / ".lock").unlink()
+        flock(descriptor, how)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(fcntl, "flock", removed_before)
+        with pytest.raises(AnotherNightError, match="ended here at this moment"), run_lock(str(out)):
+            pytest.fail("beside another")
+    assert waiting
+    with run_lock(str(out)):
         pass
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EIO])
+def test_where_nothing_locks_it_says_so(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_locks(descriptor: int, how: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with pytest.raises(OSError, match=re.escape(os.strerror(number))) as told, run_lock(str(tmp_path)):
+        pytest.fail("held")
+    assert isinstance(told.value, NoLocksError) is (number != errno.EIO)

@@ -13,10 +13,14 @@ The container and the ConfigMaps call it, so that nothing is rendered without it
 {{- if kindIs "invalid" $drain -}}{{- $drain = 25 -}}{{- end -}}
 {{- $before := $s.lifecycle.preStopSleepSeconds | default 0 | float64 -}}
 {{- if $native -}}{{- $before = addf $before (float64 ($s.lifecycle.mainContainersSeconds | default 0)) -}}{{- end -}}
-{{/* 5 s: the snapshot is written and the admin port closed after the drain. */}}
-{{- $needed := addf $before (float64 $drain) 5 -}}
+{{/* After the drain the access log is closed, which may take as long as it says; 1 s for the snapshot and the admin port. */}}
+{{- $close := (default dict $s.config.access_log).close_deadline_s -}}
+{{- if kindIs "invalid" $close -}}{{- $close = 4 -}}{{- end -}}
+{{- $end := addf (float64 $close) 1 -}}
+{{- if not $s.config.access_log -}}{{- $end = float64 5 -}}{{- end -}}
+{{- $needed := addf $before (float64 $drain) $end -}}
 {{- if lt (float64 $s.lifecycle.terminationGracePeriodSeconds) $needed -}}
-{{- fail (printf "lifecycle.terminationGracePeriodSeconds: %v s are not enough: %v s until the proxy gets SIGTERM, config.drain.deadline_s of %v s and 5 s to end make %v s" $s.lifecycle.terminationGracePeriodSeconds $before $drain $needed) -}}
+{{- fail (printf "lifecycle.terminationGracePeriodSeconds: %v s are not enough: %v s until the proxy gets SIGTERM, config.drain.deadline_s of %v s and %v s to end make %v s" $s.lifecycle.terminationGracePeriodSeconds $before $drain $end $needed) -}}
 {{- end -}}
 
 {{- $admin := default dict $s.config.admin -}}
@@ -58,10 +62,14 @@ The container and the ConfigMaps call it, so that nothing is rendered without it
 {{- end -}}
 
 {{- $quotas := default dict $s.config.quotas -}}
-{{- if and $s.existingQuotasConfigMap $s.quotaFile.quotas -}}
-{{- fail "existingQuotasConfigMap: there is a quotaFile too; only one of them can be in force" -}}
+{{- $inFile := list -}}
+{{- range $key, $value := $s.quotaFile -}}
+{{- if $value -}}{{- $inFile = append $inFile (printf "quotaFile.%s" $key) -}}{{- end -}}
 {{- end -}}
-{{- if and (not $quotas.file) (or $s.quotaFile.quotas $s.existingQuotasConfigMap) -}}
+{{- if and $s.existingQuotasConfigMap $inFile -}}
+{{- fail (printf "existingQuotasConfigMap: there is %s too; only one of them can be in force" (join " and " $inFile)) -}}
+{{- end -}}
+{{- if and (not $quotas.file) (or $inFile $s.existingQuotasConfigMap) -}}
 {{- fail "config.quotas.file: is null, so that quotaFile and existingQuotasConfigMap mean nothing" -}}
 {{- end -}}
 {{- end -}}

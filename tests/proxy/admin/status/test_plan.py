@@ -70,6 +70,14 @@ def test_a_plan_is_told_by_its_counts_and_its_changes_what_needs_review_first() 
     assert first.unit == "bytes per second"
 
 
+@pytest.mark.parametrize(
+    ("unlisted", "entities"), [({"entries": 3_000, "room_taken": {}}, 3_001), ({}, 1), ([7], 1), (None, 1)]
+)
+def test_limits_that_a_plan_only_counts_are_among_its_entities(unlisted: object, entities: int) -> None:
+    plan, _ = read(text_of([entry("alice", 100.0, 200.0)], unlisted=unlisted))
+    assert (plan.state, plan.entities, plan.changes) == ("shown", entities, 1)
+
+
 def test_a_plan_of_many_limits_is_read_in_steps_and_the_largest_changes_are_kept() -> None:
     count = 20 * ENTRIES_PER_STEP
     plan, steps = read(text_of([entry(f"u{n}", 1_000.0, 1_000.0 + n) for n in range(count)]))
@@ -157,3 +165,18 @@ def test_a_plan_too_large_to_be_shown_is_not_read(tmp_path: Path) -> None:
         file.truncate(MAX_BYTES + 1)
     with pytest.raises(PlanError, match="are not shown"):
         find_plan(tmp_path)
+
+
+def test_names_that_anybody_may_make_up_hide_nobody() -> None:
+    """A hundred that waited were all that was shown."""
+    minted = [
+        entry("", 100.0, 100.0, review=True)
+        | {"entity": {"client-id": f"m{number}"}, "asked": 5.0, "up_to": 900.0}
+        for number in range(MAX_CHANGES + 50)
+    ]
+    waits = entry("waits", 100.0, 100.0, review=True) | {"up_to": 300.0}
+    by_default = entry("by-default", 100.0, 100.0, review=True) | {"asked": 5.0, "up_to": 200.0}
+    plan, _ = read(text_of([*minted, entry("raised", 100.0, 150.0), by_default, waits]))
+    assert [row.who for row in plan.rows[:3]] == ["user waits", "user raised", "user by-default"]
+    assert len(plan.rows) == MAX_CHANGES
+    assert plan.reviews == MAX_CHANGES + 52

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from sluice.proxy.admin.socket import BadRequest
+from sluice.proxy.admin.questions import BadRequest
 from sluice.proxy.admin.top.order import ConnectionSort
 from sluice.proxy.admin.top.throughput import LiveConnections, TwoLooks
 from sluice.proxy.admin.top.throughput_view import connections_view
@@ -183,6 +183,8 @@ def test_the_command_asks_the_admin_port_for_json_or_a_table() -> None:
             table = await asyncio.to_thread(command, server.port, "--sort", "delay", "--rows", "1")
             assert "1 of 2 connections" in table.stdout
             assert "alice/orders" in table.stdout
+            nobody = await asyncio.to_thread(command, server.port, "--user", "\udcff")  # bytes, no text
+            assert (nobody.returncode, "no connection matches" in nobody.stdout) == (0, True)
             refused = await asyncio.to_thread(command, server.port, "--user", "x" * 201)
             assert (refused.returncode, "at most 200 characters" in refused.stderr) == (1, True)
 

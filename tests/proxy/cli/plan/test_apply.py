@@ -199,7 +199,6 @@ def test_of_what_needs_review_the_proposal_is_written_and_told_is_above_what_it_
             "left out: user-principal 'bob': producer_byte_rate: was 4000 when the plan was made, "
             "is 5000 now",
             "waits for review above 1,600,000: user-principal 'alice': producer_byte_rate: up to 4,500,000",
-            "waits for review above 5,000: user-principal 'bob': producer_byte_rate: up to 9,000",
             "What waits for review is granted with --include WHOM, or --include-reviews.",
             "quotas.yaml: 1 change.",
         ],

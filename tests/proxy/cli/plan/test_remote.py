@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
 import pytest
 
 from sluice.proxy.cli.options import CommandFailed
-from sluice.proxy.cli.plan.apply import apply_plan, roll_back
-from sluice.proxy.cli.plan.choice import PlanRefused
+from sluice.proxy.cli.plan.apply import apply_plan, apply_unattended, roll_back
+from sluice.proxy.cli.plan.choice import PlanRefused, Reviews
 from sluice.proxy.cli.plan.file import PlanFile, parse_plan
+from sluice.proxy.cli.plan.ledger import cuts_of_week
 from sluice.proxy.cli.quotas.edit import Changes, Whom, whom_of
 from sluice.proxy.cli.quotas.listing import Listing, described
 from sluice.proxy.cli.quotas.remote import RemotePlace, refusal
@@ -29,15 +31,24 @@ class Server(RemotePlace):
     def __init__(self, limits: Mapping[Whom, float], refused: str = "") -> None:
         self.limits = {whom: {KEY: limit} for whom, limit in limits.items()}
         self.refused = refused
+        self.shadow: dict[Whom, frozenset[str]] = {}
+        """as an admin socket tells it"""
+        self.is_lost_at_a_change = False
+        self.is_lost = False
 
     @property
     def written(self) -> str:
         return ""
 
     def _found(self) -> Listing:
-        return Listing(self.limits, takes_own=False)
+        if self.is_lost:
+            raise CommandFailed("connection lost")
+        return Listing(self.limits, self.shadow, takes_own=False)
 
     def _change(self, changes: Mapping[Whom, Changes]) -> list[str]:
+        if self.is_lost_at_a_change:
+            self.is_lost = True
+            raise CommandFailed("connection lost")
         refused = []
         for whom, keys in changes.items():
             if dict(whom).get("user") == self.refused:
@@ -127,3 +138,75 @@ def test_names_and_keys_of_a_server_that_sluice_does_not_know_are_passed_over(tm
     plan = plan_of(tmp_path, ({"user": "alice"}, 1_000, 1_500))
     assert len(apply_plan(plan, server, today=DAY).found) == 1
     assert server.limits[user("alice")]["what_comes_in_kafka_5"] == 1.0
+
+
+IN_SHADOW = "is in shadow mode, which only a quota file can have; written here it would be in force"
+
+
+@pytest.mark.parametrize("who", ["u00", "<default>"])
+def test_a_limit_in_shadow_mode_is_left_out_and_the_others_are_written(who: str, tmp_path: Path) -> None:
+    """One of them, or a default of which a plan makes somebody's own, made every plan fail as a whole."""
+    server = Server({user(f"u{number:02}"): 1_000.0 for number in range(20)} | {user("<default>"): 1_000.0})
+    server.shadow = {user(who): frozenset({KEY})}
+    cuts = [({"user": f"u{number:02}"}, 1_000.0, 700.0) for number in range(1, 20)]
+    left_out = {"user": "zoe" if who == "<default>" else who}
+    plan = plan_of(tmp_path, (left_out, 1_000, 2_000), *cuts)
+    applied = apply_unattended(plan, server, today=DAY)
+    assert len(applied.found) == 3
+    assert ((left_out["user"], IN_SHADOW)) in [
+        (dict(limit.whom)["user"], why) for limit, why in applied.choice.left_out
+    ]
+    rates = [limits[KEY] for limits in server.limits.values()]
+    assert cuts_of_week(tmp_path, server.name, DAY) == {KEY: 21_000 - sum(rates)}
+    assert max(rates) == 1_000
+
+
+def test_what_is_in_shadow_mode_at_a_server_is_not_granted_there(tmp_path: Path) -> None:
+    server = Server({user("alice"): 1_000.0})
+    server.shadow = {user("alice"): frozenset({KEY})}
+    plan = plan_of(tmp_path, ({"user": "alice"}, 1_000, 1_500))
+    (limit,) = plan.limits
+    reviewed = replace(limit, needs_review=True, up_to=9_000.0, first_step=2_000.0)
+    choice = apply_plan(
+        replace(plan, version=2, limits=(reviewed,)), server, today=DAY, reviews=Reviews(all=True)
+    ).choice
+    assert (choice.granted, choice.waiting) == ([], [])
+    assert [why for _, why in choice.left_out] == [IN_SHADOW]
+
+
+def test_a_rollback_leaves_what_has_come_to_be_in_shadow_mode_and_puts_back_the_others(
+    tmp_path: Path,
+) -> None:
+    server = Server({user("alice"): 1_000.0, user("bob"): 1_000.0})
+    plan = plan_of(tmp_path, ({"user": "alice"}, 1_000, 1_500), ({"user": "bob"}, 1_000, 1_600))
+    apply_plan(plan, server, today=DAY)
+    server.shadow = {user("alice"): frozenset({KEY})}
+    undone = roll_back(tmp_path / "plan.json", server)
+    assert server.rates() == {"user-principal 'alice'": 1_500.0, "user-principal 'bob'": 1_000.0}
+    assert undone.others == [f"user-principal 'alice': {KEY} {IN_SHADOW.partition(';')[0]}; left as it is"]
+
+
+def many_cuts(folder: Path) -> PlanFile:
+    """Of which a night may make 714: two by 300 and one by 114."""
+    return plan_of(folder, *(({"user": f"u{number:02}"}, 1_000.0, 700.0) for number in range(20)))
+
+
+def test_cuts_that_a_server_has_refused_are_not_booked(tmp_path: Path) -> None:
+    """Two of three were made: the next night has what is left of this one's share."""
+    server = Server({user(f"u{number:02}"): 1_000.0 for number in range(20)}, refused="u00")
+    with pytest.raises(CommandFailed, match="not now"):
+        apply_unattended(many_cuts(tmp_path), server, today=DAY)
+    assert 20_000 - sum(server.rates().values()) == 414
+    assert cuts_of_week(tmp_path, server.name, DAY) == {KEY: 414}
+    server.refused = ""
+    apply_unattended(many_cuts(tmp_path), server, today=DAY)
+    assert 20_000 - sum(server.rates().values()) == cuts_of_week(tmp_path, server.name, DAY)[KEY] == 714
+
+
+def test_cuts_at_a_server_that_tells_nothing_any_more_stay_booked(tmp_path: Path) -> None:
+    """They may have been made."""
+    server = Server({user(f"u{number:02}"): 1_000.0 for number in range(20)})
+    server.is_lost_at_a_change = True
+    with pytest.raises(CommandFailed, match="connection lost"):
+        apply_unattended(many_cuts(tmp_path), server, today=DAY)
+    assert cuts_of_week(tmp_path, server.name, DAY) == {KEY: 714}

@@ -7,8 +7,9 @@ from types import MappingProxyType
 
 import pytest
 
-from sluice.proxy.cli.quotas.arguments import Asked, asked_of, changes_of
+from sluice.proxy.cli.quotas.arguments import ArgumentError, Asked, asked_of, changes_of
 from sluice.proxy.cli.quotas.edit import Whom, whom_of
+from sluice.proxy.cli.quotas.throttle_arguments import throttled_of
 from sluice.quotas.files.config_error import ConfigError
 from sluice.quotas.files.quota_file import DEFAULT_NAME
 
@@ -112,7 +113,9 @@ def test_a_key_without_a_value_is_told_how_it_is_written(text: str) -> None:
 
 
 def test_a_size_with_a_unit_is_told_as_the_quota_file_would() -> None:
-    with pytest.raises(ConfigError, match=r"not '1MB' \(bytes per second\); write 1048576$"):
+    with pytest.raises(
+        ConfigError, match=r"not '1MB' \(bytes per second\); write 1000000 \(1 MB\) or 1048576 \(1 MiB\)$"
+    ):
         changes_of("producer_byte_rate=1MB", "")
 
 
@@ -153,3 +156,9 @@ def test_a_value_that_is_no_text_is_no_number() -> None:
 
 def test_a_key_that_is_removed_twice_is_removed_once() -> None:
     assert changes_of("", "producer_byte_rate,producer_byte_rate") == {"producer_byte_rate": None}
+
+
+@pytest.mark.parametrize("kind", ["users", "clients", "topics"])
+def test_a_name_that_is_no_text_is_refused(kind: str) -> None:
+    with pytest.raises(ArgumentError, match=r"^--entity-name: must be UTF-8, is 'a\\udcff'"):
+        throttled_of([kind], ["a\udcff"], alter=True) or asked_of([kind], ["a\udcff"], {}, alter=True)

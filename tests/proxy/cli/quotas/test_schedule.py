@@ -11,6 +11,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+import typer
 import yaml
 
 from sluice.proxy.cli.main import app
@@ -342,6 +343,14 @@ def test_explain_tells_what_holds_until_when_and_what_is_to_come(
     )
     assert "20,000 bytes per second" in out
     assert "By its schedule" in out
+
+
+def test_explain_tells_of_a_time_that_no_calendar_has(path: Path) -> None:
+    with pytest.raises(typer.BadParameter, match=r"--at: .*give a time such as"):
+        app(
+            ["quotas", "explain", "--user", "alice", "-q", str(path), "--at", "9999-12-31T23:00-12:00"],
+            standalone_mode=False,
+        )
 
 
 def test_check_counts_schedules(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

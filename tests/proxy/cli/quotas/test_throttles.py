@@ -122,7 +122,7 @@ BROKER_1 = "--alter --entity-type brokers --entity-name 1"
             f"{BROKER_1} --add-config log.retention.ms=5",
             f"unknown key; known here: {FOLLOWER_RATE}, {LEADER_RATE}",
         ),
-        (f"{BROKER_1} --add-config {LEADER_RATE}=5MB", "must be a whole number of bytes per second"),
+        (f"{BROKER_1} --add-config {LEADER_RATE}=5MB", "not '5MB'; write 5000000 (5 MB) or 5242880 (5 MiB)"),
         (f"{BROKER_1} --add-config {LEADER_RATE}", "has no value"),
         (f"{BROKER_1} --add-config {LEADER_RATE}=5 --delete-config {LEADER_RATE}", "is in --add-config too"),
         (f"{BROKER_1} --delete-config log.dirs", "unknown key"),

@@ -23,7 +23,8 @@ RATE = 100_000
 @pytest.mark.asyncio
 @pytest.mark.parametrize("size", [1_000, 200_000])
 async def test_a_client_that_says_by_tls_alone_that_it_leaves_has_left(tmp_path: Path, size: int) -> None:
-    """asyncio's close, for one, says so and keeps the TCP connection until it is answered."""
+    """asyncio's close, for one, says so and keeps the TCP connection until it is answered. What it sent with
+    acks = 0 behind the request that is dropped goes."""
     contexts = Contexts(tmp_path)
     tls = server_tls(tmp_path)
     broker_side, security = Recording(), ListenerSecurity(tls=tls)
@@ -38,10 +39,12 @@ async def test_a_client_that_says_by_tls_alone_that_it_leaves_has_left(tmp_path:
             )
             writers.append(writer)
             writer.write(produce_of(request_bytes, correlation_id=number))
+            if number == 1:
+                writer.write(b"".join(produce_of(1_000, acks=0, correlation_id=i) for i in (2, 3)))
             await asyncio.sleep(0.2)
         writers[1].close()  # nobody reads on: its TCP connection stays
         ended = await proxy.end()
         assert ended.cause == DisconnectCause.LEFT_WHILE_HELD
-        assert broker_side.ids == [1000]
+        assert broker_side.ids == [1000, 2, 3]
         for writer in writers:
             writer.transport.abort()

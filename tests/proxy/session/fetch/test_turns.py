@@ -277,6 +277,26 @@ def test_a_share_fetch_is_held_for_two_seconds_at_most_and_then_goes(version: in
     assert max_bytes_of(SHARE_FETCH, version, shell.to_broker) == records_of(61_000)
 
 
+def test_a_share_fetch_makes_nobody_owe_less_for_a_large_batch() -> None:
+    """1,000 s are owed. A broker's refusal of a ShareFetch adds nothing to them, and takes nothing away."""
+    shared = fetch_debt(1_000_000)
+    shell = shell_of(shared)
+    shell.client_sends(request(SHARE_FETCH, 1))
+    shell.advance(2_000)
+    shell.broker_sends(answer(SHARE_FETCH, 1, {"errorCode": 29}))
+    assert shell.sensor(QuotaKind.FETCH).owed_ms(shell.now_ms) == 1_000_000 - 2_000
+
+
+@pytest.mark.parametrize(("rate", "owed_ms"), [(1_001, 999_001), (2_000, 500_000)])
+def test_another_limit_makes_nobody_owe_less_bytes_for_a_large_batch(rate: int, owed_ms: float) -> None:
+    shared = fetch_debt(1_000_000)
+    shell = shell_of(shared)
+    shared.quotas.reload(limits_of(fetch_rate=rate), shell.now_ms)
+    shell.client_sends(fetch())
+    assert shell.state is State.HOLDING
+    assert shell.sensor(QuotaKind.FETCH).owed_ms(shell.now_ms) == pytest.approx(owed_ms, abs=1.0)
+
+
 def test_a_group_connection_holds_a_fetch_for_two_seconds_at_most() -> None:
     shell = shell_of(fetch_debt())
     shell.client_sends(request(HEARTBEAT, 4, correlation_id=1))

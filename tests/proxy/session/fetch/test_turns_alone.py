@@ -261,11 +261,39 @@ def test_a_held_fetch_that_is_dropped_leaves_the_queue() -> None:
     assert connection.asks(300.0) is Turn.GO
 
 
-def test_one_that_was_held_for_a_bucket_is_not_held_for_another() -> None:
-    connection = Connection(bucket(owed=250.0))
+def test_one_that_was_held_for_a_bucket_goes_at_once_where_another_owes_nothing() -> None:
+    old = bucket(owed=250.0)
+    connection = Connection(old)
     connection.asks(0.0)
-    connection.turns.use(bucket("new"), 10.0)
-    assert (connection.turns.is_held, len(connection.sensor.fetch_queue())) == (False, 0)
+    connection.sensor = bucket("new")
+    connection.turns.use(connection.sensor, 10.0)
+    assert len(old.fetch_queue()) == 0
+    assert connection.asks_again(10.0) is Turn.GO
+    assert (connection.turns.is_held, connection.turns.held_ms) == (False, 10.0)
+    assert connection.went == (390, 1_000)
+
+
+def test_one_that_was_held_for_a_bucket_waits_for_another_no_longer_than_its_bound() -> None:
+    connection = Connection(bucket(owed=10_000.0))
+    connection.asks(0.0)
+    connection.sensor = bucket("new", owed=10_000.0)
+    connection.turns.use(connection.sensor, 1_000.0)
+    assert connection.asks_again(1_000.0) is Turn.WAIT
+    assert connection.pace.wake_at_ms == LIMIT_MS
+    assert connection.asks_again(LIMIT_MS) is Turn.REPLACE
+    assert (connection.turns.held_ms, connection.queue_bytes) == (LIMIT_MS, 0.0)
+
+
+@pytest.mark.parametrize(("api_key", "turn"), [(ApiKey.FETCH, Turn.REPLACE), (ApiKey.SHARE_FETCH, Turn.GO)])
+def test_one_whose_bound_is_over_before_it_has_asked_another_bucket_is_replaced_if_that_owes(
+    api_key: int, turn: Turn
+) -> None:
+    connection = Connection(bucket(owed=10_000.0))
+    connection.asks(0.0, api_key=api_key)
+    connection.sensor = bucket("new", owed=10_000.0)
+    connection.turns.use(connection.sensor, LIMIT_MS)
+    assert connection.asks_again(LIMIT_MS, api_key) is turn
+    assert (connection.turns.is_held, connection.turns.held_ms) == (False, LIMIT_MS)
 
 
 def test_a_wait_belongs_to_one_fetch() -> None:
@@ -289,7 +317,7 @@ def test_whoever_is_told_to_come_again_is_expected_until_it_comes_or_parts() -> 
     assert first.turns.tell(100.0, 0.0, 0.0) == 250.0
     assert second.turns.tell(100.0, 0.0, 0.0) == 350.0
     first.turns.closed(1.0)
-    assert second.turns.tell(100.0, 0.0, 1.0) == 249.0 + 100.0
+    assert second.turns.tell(100.0, 0.0, 1.0) == 249.0, "nor itself"
     second.asks(260.0, max_bytes=100)
     third = Connection(sensor)
     third.asks(260.0, max_bytes=100)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from sluice.protocol.codec.wire import Value
 from sluice.proxy.session.mutations.topic_defaults import TopicDefaults
 from testkit.frames.frames import METADATA, answer, throttle_of
@@ -20,8 +22,17 @@ from testkit.frames.mutation_frames import (
     sizes,
     topic_id,
 )
-from testkit.proxy.mutation_session import in_debt, shell_of, tokens
-from testkit.proxy.playbook import AwaitingBroker, Broker, Client, Playbook, Reading, ToBroker, ToClient
+from testkit.proxy.mutation_session import connections, in_debt, shell_of, tokens
+from testkit.proxy.playbook import (
+    AwaitingBroker,
+    Broker,
+    Client,
+    Playbook,
+    Reading,
+    Shell,
+    ToBroker,
+    ToClient,
+)
 
 
 def test_deletion_is_counted_by_the_partitions_that_the_broker_tells() -> None:
@@ -118,6 +129,56 @@ def test_what_was_just_done_counts_more_than_what_the_broker_has_heard_yet() -> 
     shell.client_sends(delete(["a"]))
     shell.broker_sends(sizes({"a": (10, 4)}))
     assert tokens(shell) == 22 - 4, "after a while brokers know better"
+
+
+def begun_deletion(first: Shell) -> None:
+    """`a`, of 22 partitions, is created and deleted again by one who has not heard yet that it is gone."""
+    first.client_sends(create({"a": 22}))
+    first.broker_sends(created({"a": (0, 22)}))
+    first.client_sends(delete(["a"]))
+    first.broker_sends(sizes({"a": (1, 22)}))
+
+
+@pytest.mark.parametrize("version", [4, 7])
+@pytest.mark.parametrize("validate_only", [False, True])
+def test_a_topic_that_is_created_behind_its_own_deletion_is_charged(
+    version: int, validate_only: bool
+) -> None:
+    """Whether the answer tells how many partitions it has (version 5 on) or not; 22 are owed then."""
+    new = connections(2.0)
+    first, second = new(), new()
+    begun_deletion(first)
+    assert tokens(first) == -22
+    asked = create({"a": 20}, version=version, validate_only=validate_only)
+    second.client_sends(asked)
+    second.broker_sends(sizes({"a": (1, 22)}))
+    assert bytes(second.to_broker).endswith(asked), "it exists, as far as is known: the broker's to refuse"
+    assert tokens(second) == -22
+    first.broker_sends(deleted({"a": (0, 1)}))
+    second.broker_sends(created({"a": (0, 20)}, version=version))
+    assert tokens(second) == -42
+
+
+def test_a_topic_that_is_deleted_behind_its_own_creation_costs_what_it_has() -> None:
+    new = connections(2.0)
+    first, second = new(), new()
+    first.client_sends(create({"a": 9}))
+    second.client_sends(delete(["a"]))
+    second.broker_sends(sizes({"a": (0, 0)}))
+    first.broker_sends(created({"a": (0, 9)}))
+    second.broker_sends(deleted({"a": (0, 1)}))
+    assert tokens(second) == 22 - 9 - 9
+
+
+def test_a_topic_that_is_grown_behind_its_own_creation_costs_what_it_grew_by() -> None:
+    new = connections(2.0)
+    first, second = new(), new()
+    first.client_sends(create({"a": 2}))
+    second.client_sends(grow({"a": 9}))
+    second.broker_sends(sizes({"a": (0, 0)}))
+    first.broker_sends(created({"a": (0, 2)}))
+    second.broker_sends(grown({"a": 0}))
+    assert tokens(second) == 22 - 2 - 7
 
 
 def test_no_more_than_ten_thousand_topics_are_remembered() -> None:

@@ -12,8 +12,11 @@ import pytest
 from sluice.protocol.apis import ApiKey, readable_versions
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.connection_states import State
+from sluice.proxy.session.policy import SessionPolicy, SharedState
+from sluice.proxy.session.session import Session
 from sluice.quotas.limits.limits import QuotaLimits
-from sluice.usage.records import EventKind
+from sluice.quotas.manager import QuotaManager
+from sluice.usage.records import EventKind, Recorder
 from testkit.frames.frames import METADATA, answer, produce, produce_answer, produce_of, record_batch, request
 from testkit.proxy.playbook import (
     Client,
@@ -202,7 +205,26 @@ def test_a_request_larger_than_what_a_budget_can_pay_goes_where_nothing_is_owed(
     (shell,) = shells(1)
     shell.client_sends(produce_of(20_000))
     assert bytes(shell.to_broker) == produce_of(20_000)
-    assert (shell.state, shell.session.pace.wake_at_ms - shell.now_ms) == (State.MUTED, BUDGET_MS)
+    assert shell.state is State.READING
+
+
+def test_no_request_waits_longer_than_the_budget_whatever_the_one_before_it_left_owed() -> None:
+    """It was muted for 8 s first, and then had another 8: longer than clients wait that know the bound."""
+    (shell,) = shells(1)
+    shell.client_sends(produce_of(20_000))
+    shell.advance(10)
+    shell.broker_sends(produce_answer())
+    shell.to_client.clear()
+    shell.client_sends(produce_of(400, correlation_id=2))
+    shell.advance(BUDGET_MS)
+    assert [number for number, _, _ in refusals_of(shell)] == [2]
+
+
+def test_with_the_brokers_own_pacing_nothing_waits_in_turn_and_a_mute_is_all_there_is() -> None:
+    shared = SharedState(QuotaManager(limits_of(), pacing="kafka"), Recorder())
+    shell = Shell(Session(shared, SessionPolicy(), "10.0.0.1"))
+    shell.client_sends(produce_of(200_000))
+    assert shell.state is State.MUTED
 
 
 def test_with_acks_0_it_waits_for_its_turn_however_long() -> None:

@@ -119,7 +119,8 @@ def test_who_comes_in_debt_waits_for_its_turn() -> None:
     held = connection.turns.take(500.0, client_left=False)
     assert held is not None
     assert held.clears_at_ms == 800.0
-    assert (connection.pace.gate_ms, connection.sensor.held, connection.sensor.over) == (800.0, 0, 0)
+    assert (connection.pace.gate_ms, connection.sensor.held, connection.sensor.over) == (500.0, 0, 0)
+    assert connection.turns.paid_at_ms == 800.0
     assert connection.logged[1:] == [(EventKind.MUTE, 300.0, 300)]
     assert connection.events[1].continues
     assert connection.turns.held is None
@@ -330,7 +331,10 @@ def test_an_answer_tells_the_mute_or_what_the_next_request_will_wait_for() -> No
     other = Connection(connection.sensor)
     assert other.turns.tell_ms(connection.sensor, 100.0, 900, 200.0) == 0.0
     other.sends(100, 200.0)
-    assert other.turns.tell_ms(connection.sensor, 100.0, 100, 200.0) == 800.0 + 900.0, "the other comes, too"
+    assert other.turns.tell_ms(connection.sensor, 100.0, 100, 200.0) == 800.0, (
+        "its turn is before the other's"
+    )
+    assert other.turns.tell_ms(connection.sensor, 100.0, 900, 200.0) == 800.0 + 900.0, "the other comes, too"
     assert other.turns.tell_ms(connection.sensor, 9_900.0, 100, 200.0) == 9_700.0
     assert connection.turns.tell_ms(bucket(), 350.0, 900, 200.0) == 150.0, "of another bucket"
 
@@ -347,11 +351,11 @@ def one_behind_another(sensor: SmoothSensor) -> tuple[Connection, Connection]:
 def test_who_is_charged_elsewhere_is_not_waited_for() -> None:
     sensor = bucket()
     first, second = one_behind_another(sensor)
-    assert second.turns.tell_ms(sensor, 900.0, 100, 0.0) == 1_900.0
+    assert second.turns.tell_ms(sensor, 900.0, 900, 0.0) == 1_900.0
     place = first.turns._place
     first.turns.use(bucket())
     assert first.turns._place is not place
-    assert second.turns.tell_ms(sensor, 900.0, 100, 0.0) == pytest.approx(1_100.0)
+    assert second.turns.tell_ms(sensor, 900.0, 900, 0.0) == pytest.approx(1_000.0)
     assert first.turns.tell_ms(sensor, 900.0, 900, 0.0) == 900.0
 
 
@@ -359,7 +363,7 @@ def test_who_has_closed_is_not_waited_for() -> None:
     sensor = bucket()
     first, second = one_behind_another(sensor)
     first.turns.closed(0.0)
-    assert second.turns.tell_ms(sensor, 900.0, 100, 0.0) == pytest.approx(1_000.0)
+    assert second.turns.tell_ms(sensor, 900.0, 900, 0.0) == pytest.approx(1_000.0)
 
 
 def test_who_has_come_is_not_expected_any_more() -> None:

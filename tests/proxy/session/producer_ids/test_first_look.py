@@ -169,4 +169,4 @@ def test_unacknowledged_requests_behind_a_delay_are_judged_at_the_end_though_non
     shell.session.drain(shell.now_ms)
     batch = record_batch(b"records", producer_id=7, epoch=0, sequence=0)
     kept = bytearray(produce({"orders": [(0, batch)]}, acks=0))
-    assert shell.session.take_unacknowledged(kept, shell.now_ms) == 0
+    assert shell.session.take_unacknowledged(kept, shell.now_ms) == b""

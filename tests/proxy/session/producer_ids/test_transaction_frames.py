@@ -41,6 +41,19 @@ def test_a_request_that_cannot_be_kept_whole_ends_the_connection() -> None:
     assert not shell.to_broker
 
 
+def test_a_request_of_more_partitions_than_anybody_sends_ends_the_connection_where_it_is_looked_into() -> (
+    None
+):
+    frame = adding(1, partitions=20_000)
+    (shell,) = shells(1)
+    shell.client_sends(frame)
+    assert shell.cause is DisconnectCause.MALFORMED_FRAME
+    assert not shell.to_broker
+    (unlimited,) = shells(1, None)
+    unlimited.client_sends(frame)
+    assert unlimited.to_broker == frame
+
+
 @pytest.mark.parametrize("api_key", NAMED)
 def test_a_request_that_arrives_in_parts_is_judged_once_it_is_whole(api_key: int) -> None:
     (shell,) = shells(1, 3_600.0)

@@ -96,6 +96,21 @@ def test_the_token_of_a_transactional_id_whose_client_left_is_given_back() -> No
     assert names_of(first) == (2, 0)
 
 
+def test_clients_that_ask_for_names_and_leave_bring_nobody_a_token() -> None:
+    """One token, and a minute's debt of thirty."""
+    first, *leaving, last = naming_shells(102, 1_800.0)
+    first.client_sends(beginning("a"))
+    for number, shell in enumerate(leaving):
+        shell.client_sends(beginning(f"left-{number}"))
+        assert shell.state is State.HOLDING
+    for shell in leaving:
+        shell.session.closed(shell.now_ms)
+    last.client_sends(beginning("b"))
+    assert last.state is State.HOLDING
+    assert last.session.pace.wake_at_ms - last.now_ms == pytest.approx(2_000.0)
+    assert names_of(first) == (1, 0)
+
+
 def test_what_never_waited_was_not_held() -> None:
     """A transaction's other requests, and the first of its name, as the access log has them."""
     (shell,) = naming_shells(1, 1_800.0)

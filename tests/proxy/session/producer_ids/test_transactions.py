@@ -11,10 +11,11 @@ from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.policy import SessionPolicy
 from sluice.proxy.session.replication.inter_broker import InterBroker
+from sluice.proxy.session.session import Session
 from sluice.quotas.producer_ids.buckets import BucketShape
 from sluice.quotas.producer_ids.principal import BROKER_BYTES_PER_PAIR, ProducerIdSettings
 from sluice.usage.records import EventKind
-from testkit.frames.frames import HEARTBEAT, answer, decoded, produce, record_batch, request
+from testkit.frames.frames import HEARTBEAT, answer, decoded, produce, produce_of, record_batch, request
 from testkit.proxy.playbook import Shell
 from testkit.proxy.transaction_session import HOUR_MS, RETRIED, STATE_MAKING, adding, admitted, shells
 
@@ -181,10 +182,11 @@ def test_a_refusal_stands_behind_the_answers_that_are_due() -> None:
 def test_a_client_that_left_while_its_transaction_was_held_is_not_forwarded() -> None:
     shell, first = shells(2, 720.0, settings=ProducerIdSettings(buckets=BucketShape(burst_h=1 / 720)))
     first.client_sends(adding(1))
-    shell.client_sends(adding(2))
+    unacknowledged = produce_of(100, acks=0)
+    shell.client_sends(adding(2) + unacknowledged)
     shell.client_left = True
     until_its_turn(shell, 5_001.0)
-    assert not shell.to_broker
+    assert shell.to_broker == unacknowledged, "nobody sends it again"
     assert shell.cause is DisconnectCause.LEFT_WHILE_HELD
     assert shell.detail == f"a AddPartitionsToTxn of {len(adding(2))} bytes not forwarded"
     assert admitted(shell) == 1
@@ -237,6 +239,19 @@ def test_a_known_id_can_fill_no_more_of_the_ceiling_than_its_users_share() -> No
     assert shell.to_broker == adding(1) + adding(1, partitions=10_000)
     ceiling = shell.shared.producer_ids.quota.ceiling
     assert ceiling.total == ceiling.max_of_one == 100
+
+
+def test_two_users_who_name_all_partitions_that_they_can_leave_room_for_a_third_ones_new_id() -> None:
+    settings = ProducerIdSettings(broker_heap_bytes=BROKER_BYTES_PER_PAIR * 10_000, heap_share=1.0)
+    (third,) = shells(1, settings=settings)
+    for number, user in enumerate(("first", "second"), 1):
+        shell = Shell(Session(third.shared, SessionPolicy(), "10.0.0.1", user=user))
+        shell.client_sends(adding(number))
+        shell.client_sends(adding(number, partitions=10_000))
+        assert shell.to_broker == adding(number) + adding(number, partitions=10_000)
+    assert third.shared.producer_ids.quota.ceiling.total == 9_000
+    third.client_sends(adding(3))
+    assert third.to_broker == adding(3)
 
 
 def test_an_id_with_an_earlier_life_is_resumed() -> None:

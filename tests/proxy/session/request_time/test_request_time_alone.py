@@ -110,8 +110,10 @@ def test_what_is_no_produce_has_neither_batches_nor_a_codec_nor_acks() -> None:
 
 def test_within_its_limit_six_requests_may_be_under_way_and_in_debt_one() -> None:
     connection = Connection(bucket())
-    connection.answered(now_ms=0.0)
+    connection.time.use(connection.time.sensor, 0.0)
     assert connection.pace.max_in_flight == IN_FLIGHT_WITHIN_QUOTA == 6
+    connection.answered(now_ms=0.0)
+    assert connection.pace.max_in_flight == 6
     for _ in range(2):
         connection.answered(now_ms=0.0)
     assert connection.pace.max_in_flight == 1
@@ -122,7 +124,8 @@ def test_within_its_limit_six_requests_may_be_under_way_and_in_debt_one() -> Non
 
 
 @pytest.mark.parametrize(
-    ("owed_ms", "shadow", "most"), [(0.0, False, 6), (500.0, False, 1), (500.0, True, 6)]
+    ("owed_ms", "shadow", "most"),
+    [(0.0, False, 6), (500.0, False, 1), (0.0, True, 2_000), (500.0, True, 2_000)],
 )
 def test_another_limit_begins_with_what_is_owed_there(owed_ms: float, *, shadow: bool, most: int) -> None:
     connection, other = Connection(bucket()), bucket(owed_ms=owed_ms)
@@ -134,6 +137,16 @@ def test_another_limit_begins_with_what_is_owed_there(owed_ms: float, *, shadow:
         spent.charge(charged, 0.0)
         connection.time.use(spent, 0.0)
         assert connection.pace.max_in_flight == most_then, "what is spent is not owed"
+
+
+def test_a_limit_that_is_in_shadow_mode_now_lets_as_many_be_under_way_as_none() -> None:
+    """Also where the answer comes before the next request looks the limit up."""
+    connection = Connection(bucket(owed_ms=500.0))
+    connection.answered(now_ms=0.0)
+    assert connection.pace.max_in_flight == 1
+    connection.time.sensor.shadow = True
+    connection.answered(now_ms=60_000.0)
+    assert connection.pace.max_in_flight == MAX_IN_FLIGHT
 
 
 def test_who_owes_is_muted_until_it_is_paid_for_a_second_at_most_and_told_so() -> None:
@@ -237,7 +250,7 @@ def test_a_produce_costs_by_its_batches_and_records_and_whether_all_must_have_it
         for number in (1, 2):
             connection.answered(PRODUCE, 9, correlation_id=number, now_ms=number * 60_000.0)
         assert connection.charged == 2 * costs
-        assert connection.time._marks == []
+        assert connection.time.marks == []
 
 
 @pytest.mark.parametrize(("acks", "cost", "cost_without"), [(1, 77.0, 50.0), (-1, 102.0, 75.0)])
@@ -250,7 +263,7 @@ def test_a_produce_that_is_known_by_its_begin_costs_as_much_as_the_first_that_wa
         connection.produces(frame, correlation_id=number, acks=acks)
         connection.answered(PRODUCE, 9, correlation_id=number, now_ms=number * 60_000.0)
         assert connection.charged == number * cost
-        assert connection.time._marks == []
+        assert connection.time.marks == []
     connection.produces(frame, acks=acks, arrived=frame.index(b"x" * 400) - 30)
     connection.answered(PRODUCE, 9, now_ms=500_000.0)
     assert connection.charged == 3 * cost + cost_without, "what has not come is not looked at"
@@ -277,10 +290,10 @@ def test_a_produce_that_went_before_there_was_a_limit_is_taken_for_one_of_one_re
         connection.produces(produce_of_ids(9), correlation_id=number)
     connection.answered(PRODUCE, 9, correlation_id=1)
     assert connection.charged == 50.0 + 20.0 + 1.0
-    assert len(connection.time._marks) == 3
+    assert len(connection.time.marks) == 3
     connection.answered(PRODUCE, 9, correlation_id=6, now_ms=60_000.0)
     assert connection.charged == 71.0 + 79.0
-    assert [mark[0] for mark in connection.time._marks] == [7], "what was never answered is forgotten"
+    assert [mark[0] for mark in connection.time.marks] == [7], "what was never answered is forgotten"
 
 
 def test_what_cannot_be_read_brings_no_batch() -> None:

@@ -11,9 +11,10 @@ from sluice.protocol.apis import CLASSES, FLEXIBLE_WHEN_REMOVED, ApiClass, ApiKe
 from sluice.protocol.codec.wire import Struct
 from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.delays import DelayLimits
-from sluice.proxy.session.request_time import IN_FLIGHT_WITHIN_QUOTA
+from sluice.proxy.session.in_flight import MAX_IN_FLIGHT
 from sluice.quotas.exempt import ExemptRule
 from sluice.quotas.kinds import QuotaKind
+from sluice.quotas.limits.limits import QuotaLimits
 from sluice.usage.records import EventKind
 from testkit.frames.frames import (
     FETCH,
@@ -79,7 +80,23 @@ def test_a_limit_in_shadow_mode_is_measured_and_delays_nobody() -> None:
     assert shell.state is State.READING
     assert {event.kind for event in shell.events} == {EventKind.SHADOW}
     assert [event.delay_ms for event in shell.events] == [pytest.approx(50.0)] * 5
-    assert shell.session.pace.max_in_flight == IN_FLIGHT_WITHIN_QUOTA
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [limits_of(shadow={ANYBODY: {"request_percentage"}}), limits_of(exempt=[ExemptRule(user="ANONYMOUS")])],
+    ids=["in shadow mode", "exempt"],
+)
+def test_who_is_only_measured_may_send_as_far_ahead_as_without_a_limit(limits: QuotaLimits) -> None:
+    shell = shell_of(shared_of(limits))
+    sent = b"".join(metadata(number) for number in range(1, 101))
+    shell.client_sends(sent)
+    assert shell.to_broker == sent
+    assert shell.state is State.READING
+    shell.advance(UPSTREAM_MS)
+    for number in range(1, 101):
+        shell.broker_sends(metadata_answer(number))
+        assert shell.session.pace.max_in_flight == MAX_IN_FLIGHT
 
 
 def test_an_exempt_client_is_measured_and_never_delayed() -> None:

@@ -12,7 +12,7 @@ from sluice.quotas.manager import QuotaManager
 from sluice.usage.flow import TopicNames
 from sluice.usage.records import Recorder
 from sluice.usage.rollup import Rollup
-from testkit.access_log.access_records import no_limits
+from testkit.access_log.access_records import NO_LIMITS
 from testkit.access_log.access_windows import Told
 from testkit.frames.frames import PRODUCE, produce, produce_answer, record_batch, throttle_of
 from testkit.proxy.playbook import Shell
@@ -28,7 +28,7 @@ def logged(limits: dict[str, float]) -> Shell:
 
 def rows_of(shell: Shell) -> list[dict[str, Any]]:
     recorder = shell.shared.recorder
-    rollup = Rollup("p1", lambda: no_limits, now_ms=BEGIN_MS, unix_ms=BEGIN_MS)
+    rollup = Rollup("p1", lambda: NO_LIMITS, now_ms=BEGIN_MS, unix_ms=BEGIN_MS)
     rollup.add_requests(recorder.requests, slow_ms=1e9)
     rollup.add_events(recorder.throttles)
     rollup.close(0.0)

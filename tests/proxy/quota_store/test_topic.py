@@ -1,0 +1,216 @@
+"""The quota topic as one process follows and writes it; a list of records in memory is the topic."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.errors import ClusterAuthorizationFailedError
+from structlog.testing import capture_logs
+
+from sluice.proxy.config.quotas import QuotaTopicOptions
+from sluice.proxy.quota_store import topic_lines
+from sluice.proxy.quota_store.audit import QuotaAudit
+from sluice.proxy.quota_store.client_quotas import Alteration, QuotaApiError
+from sluice.proxy.quota_store.topic import QuotaTopic
+from sluice.proxy.quota_store.topic_headers import FOREIGN, Headers, headers_of
+from sluice.proxy.quota_store.topic_reader import TopicReader
+from sluice.proxy.quota_store.topic_records import Stored, key_of
+from sluice.quotas.entity import QuotaEntity
+
+pytestmark = pytest.mark.asyncio
+ALICE = QuotaEntity("alice")
+PARTITION = TopicPartition("__sluice_quotas", 0)
+
+
+class Records:
+    """Consumer and producer of a topic that holds `records`; each one that is written is read at once."""
+
+    def __init__(self, audit: QuotaAudit) -> None:
+        self.records: list[Any] = []
+        options = QuotaTopicOptions(bootstrap=("127.0.0.1:1",))
+        self.proxy = cast(Any, QuotaTopic(options, audit, lambda: None, lambda _: None, {}))
+        self.proxy._producer = self
+        self.proxy._following.set()
+        self.reader = TopicReader(self, PARTITION)
+        self.is_silent = False
+        """what is sent is not answered"""
+        self._read = 0
+
+    def add(self, value: bytes | None, headers: Sequence[tuple[str, bytes | None]]) -> None:
+        place = {"topic": PARTITION.topic, "partition": 0, "offset": len(self.records), "timestamp": 1_000}
+        self.records.append(SimpleNamespace(key=key_of(ALICE), value=value, headers=headers, **place))
+
+    async def ready(self) -> None:
+        """In the place of a TopicProducer."""
+
+    async def send(self, _key: bytes, value: bytes | None, headers: Any) -> None:
+        if self.is_silent:
+            await asyncio.Event().wait()
+        self.add(value, headers)
+        await self.take_next()
+
+    async def take_next(self) -> None:
+        await self.proxy._take_next(self.reader)
+
+    async def getmany(self, *_partitions: Any, **_limits: Any) -> dict[TopicPartition, list[Any]]:
+        found = {PARTITION: self.records[self._read :]}
+        self._read = len(self.records)
+        return found
+
+    async def beginning_offsets(self, _partitions: Any) -> dict[TopicPartition, int]:
+        return {PARTITION: 0}
+
+    async def end_offsets(self, _partitions: Any) -> dict[TopicPartition, int]:
+        return {PARTITION: len(self.records)}
+
+    async def position(self, _partition: TopicPartition) -> int:
+        return self._read
+
+    def seek(self, _partition: TopicPartition, offset: int) -> None:
+        self._read = offset
+
+    async def set_rate(self, rate: float | None) -> None:
+        asked = Alteration((("user", "alice"),), (("producer_byte_rate", rate),))
+        (result,) = await self.proxy.alter([asked], validate_only=False, by="tester")
+        assert result.code == 0
+
+
+@pytest.fixture
+def audit() -> QuotaAudit:
+    return QuotaAudit()
+
+
+@pytest.fixture
+def topic(audit: QuotaAudit) -> Records:
+    return Records(audit)
+
+
+async def test_a_record_says_on_top_of_which_record_it_is_and_whether_that_is_a_tombstone(
+    topic: Records,
+) -> None:
+    for rate in (1.0, 2.0, None, 3.0):
+        await topic.set_rate(rate)
+    told = [(one.after, one.after_tombstone) for one in map(headers_of, topic.records)]
+    assert told == [(-1, False), (0, False), (1, False), (2, True)]
+    assert topic.proxy.entries == {ALICE: Stored({"producer_byte_rate": 3})}
+
+
+async def test_a_record_that_another_proxy_wrote_too_late_is_told_in_the_log(topic: Records) -> None:
+    await topic.set_rate(1.0)
+    topic.add(b'{"producer_byte_rate":2}', Headers("bob", "0123", -1).written())
+    with capture_logs() as lines:
+        await topic.take_next()
+    (line,) = [line for line in lines if line["event"] == "quota_record_outdated"]
+    assert (line["offset"], line["about"], line["by"]) == (1, "user 'alice'", "bob")
+    assert topic.proxy.entries == {ALICE: Stored({"producer_byte_rate": 1})}
+
+
+async def test_many_records_that_come_too_late_are_a_few_lines(
+    topic: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topic_lines, "monotonic", lambda: 7.0)
+    await topic.set_rate(1.0)
+    for _ in range(50):
+        topic.add(b'{"producer_byte_rate":2}', Headers("bob", "0123", -1).written())
+    with capture_logs() as lines:
+        await topic.take_next()
+    assert len([line for line in lines if line["event"] == "quota_record_outdated"]) == 5
+
+
+async def test_who_wrote_the_records_without_headers_is_told_as_unknown_wherever_they_are_found(
+    topic: Records, audit: QuotaAudit
+) -> None:
+    topic.add(b'{"producer_byte_rate":2}', [])
+    topic.proxy.is_known = True
+    await topic.proxy._read(topic.reader)
+    topic.add(b'{"producer_byte_rate":3}', [])
+    await topic.take_next()
+    assert [change.by for change in audit.changes] == [FOREIGN, FOREIGN]
+
+
+@pytest.mark.parametrize("name", ["traceparent", "by", "after"])
+async def test_a_null_header_of_a_record_of_another_tool_stops_no_reader(topic: Records, name: str) -> None:
+    """Each reading from the beginning met it again: limits stood still until compaction took the record."""
+    topic.add(b'{"producer_byte_rate":5}', [(name, None)])
+    topic.proxy.is_known = True
+    await topic.proxy._read(topic.reader)
+    topic.add(b'{"producer_byte_rate":6}', [(name, None)])
+    await topic.take_next()
+    assert topic.proxy.entries[ALICE].limits == {"producer_byte_rate": 6}
+
+
+@pytest.mark.parametrize("after", ["٣", "7", "-5", "1_0", "²"])
+async def test_an_offset_that_is_none_or_not_before_its_record_is_as_if_it_were_not_there(
+    topic: Records, after: str
+) -> None:
+    await topic.set_rate(1.0)
+    topic.add(b'{"producer_byte_rate":5}', [("after", after.encode())])
+    await topic.take_next()
+    assert topic.proxy.entries == {ALICE: Stored({"producer_byte_rate": 5})}
+    await topic.set_rate(6.0)
+    assert topic.proxy.entries == {ALICE: Stored({"producer_byte_rate": 6})}
+
+
+@pytest.mark.parametrize("rate", [1.0, None])
+async def test_of_whom_the_last_record_is_bad_each_alteration_is_written_though_it_changes_nothing_here(
+    topic: Records, rate: float | None
+) -> None:
+    """Who reads the bad record alone knows other limits than this proxy; they have to be told these."""
+    if rate is not None:
+        await topic.set_rate(rate)
+    topic.add(b"broken", [])
+    await topic.take_next()
+    before = len(topic.records)
+    await topic.set_rate(rate)
+    assert [headers_of(record).after for record in topic.records[before:]] == [before - 1]
+    await topic.set_rate(rate)
+    assert len(topic.records) == before + 1
+
+
+async def test_who_alters_while_others_wait_for_the_topic_waits_no_longer_than_they(topic: Records) -> None:
+    options = QuotaTopicOptions(bootstrap=("127.0.0.1:1",), request_timeout_s=1.0)
+    topic.proxy._options = options
+    topic.is_silent = True
+    asked = Alteration((("user", "alice"),), (("producer_byte_rate", 5.0),))
+    begin_s = time.monotonic()
+
+    async def code() -> int:
+        try:
+            (result,) = await topic.proxy.alter([asked], validate_only=False, by="tester")
+        except QuotaApiError as error:
+            return error.code
+        return int(result.code)
+
+    assert await asyncio.gather(*(code() for _ in range(4))) == [7] * 4
+    assert time.monotonic() - begin_s < 3.0  # one after another it took four
+
+
+async def test_what_cannot_be_written_at_all_is_told_to_be_as_it_was(topic: Records) -> None:
+    """A login that may only read follows all the same."""
+
+    async def refused() -> None:
+        raise ClusterAuthorizationFailedError
+
+    topic.proxy._producer = SimpleNamespace(ready=refused)
+    asked = Alteration((("user", "alice"),), (("producer_byte_rate", 5.0),))
+    (result,) = await topic.proxy.alter([asked], validate_only=False, by="tester")
+    assert result.code == 7
+    assert "Nothing has been changed" in result.message
+    assert "ClusterAuthorizationFailed" in result.message
+
+
+@pytest.mark.parametrize("timestamp_ms", [-(10**17), 10**17, -(2**63), -2])
+async def test_a_record_of_an_odd_time_is_in_force_and_told(topic: Records, timestamp_ms: int) -> None:
+    topic.add(b'{"producer_byte_rate":5}', [])
+    topic.records[0].timestamp = timestamp_ms
+    with capture_logs() as lines:
+        await topic.take_next()
+    assert topic.proxy.entries == {ALICE: Stored({"producer_byte_rate": 5})}
+    (line,) = [line for line in lines if line["event"] == "quota_changed"]
+    assert line["at"]

@@ -1,0 +1,204 @@
+"""What each connection of one bucket gets that always has something to send, by the size of its requests.
+
+Behind a mute the next request came when the turn fell, too late for it each time: of two connections each had
+one request in turn, however small, and 632 bytes beside 60 kB waited 15 s.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from heapq import heappop, heappush
+from itertools import count
+
+import pytest
+
+from sluice.protocol.apis import PRODUCE
+from testkit.frames.frames import answer, produce, record_batch, throttle_of
+from testkit.proxy.playbook import START_MS, limits_of, shared_of, shell_of
+
+RATE = 200_000
+ANSWER_MS = 1.5
+
+
+class Crowd:
+    """Producers of one bucket over a fake clock, and a broker that answers each request after 1.5 ms."""
+
+    def __init__(self, late_ms: float = 0.0) -> None:
+        """Connections are woken so much later than they have asked for."""
+        self.late_ms = late_ms
+        self.shared = shared_of(limits_of(RATE))
+        self.now_ms = START_MS
+        self.producers: list[Producer] = []
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = count()
+
+    def add(self, request_bytes: int, ahead: int, *, obeys: bool = False, once: bool = False) -> Producer:
+        producer = Producer(self, request_bytes, ahead, obeys=obeys, once=once)
+        self.producers.append(producer)
+        self.at(self.now_ms, producer.send)
+        return producer
+
+    def at(self, at_ms: float, action: Callable[[], None]) -> None:
+        heappush(self._events, (at_ms, next(self._numbers), action))
+
+    def run(self, ms: float) -> None:
+        until_ms = self.now_ms + ms
+        while self._events and self._events[0][0] <= until_ms:
+            at_ms, _, action = heappop(self._events)
+            self.now_ms = max(self.now_ms, at_ms)
+            action()
+        self.now_ms = until_ms
+
+
+class Producer:
+    """One connection that has `ahead` requests outstanding at any time, or sends `once`; who `obeys` sends
+    none for as long as the last answer told, as Java's client does."""
+
+    def __init__(self, crowd: Crowd, request_bytes: int, ahead: int, *, obeys: bool, once: bool) -> None:
+        self._crowd, self._ahead, self._obeys, self._once = crowd, ahead, obeys, once
+        self._quiet_until_ms = 0.0
+        records = record_batch(bytes(request_bytes - len(produce())))
+        self._request = produce({"orders": [(0, records)]})
+        self._shell = shell_of(crowd.shared)
+        self._shell.session.wake_by(lambda: crowd.at(crowd.now_ms, self._wake))
+        self._wakes_at_ms = -1.0
+        self._unsent = 0  # of a request whose rest is still to come at the broker
+        self._asked_ms: deque[float] = deque()
+        self.bytes_acknowledged = 0
+        self.longest_ms = 0.0
+
+    def send(self) -> None:
+        shell = self._shell
+        shell.now_ms = self._crowd.now_ms
+        while len(self._asked_ms) < self._ahead and self._crowd.now_ms >= self._quiet_until_ms:
+            self._asked_ms.append(self._crowd.now_ms)
+            shell.client_sends(self._request)
+        self._look()
+
+    def forget(self) -> None:
+        self.bytes_acknowledged, self.longest_ms = 0, 0.0
+
+    def _wake(self) -> None:
+        shell = self._shell
+        shell.now_ms = self._crowd.now_ms
+        if shell.is_delayed:
+            shell.wake()
+        self._look()
+
+    def _wakes(self) -> None:
+        self._wakes_at_ms = -1.0
+        if self._shell.is_delayed and self._shell.session.pace.wake_at_ms <= self._crowd.now_ms:
+            self._wake()
+        else:
+            self._look()
+
+    def _look(self) -> None:
+        shell, crowd = self._shell, self._crowd
+        self._unsent += len(shell.to_broker)
+        shell.to_broker.clear()
+        while self._unsent >= len(self._request):
+            self._unsent -= len(self._request)
+            crowd.at(crowd.now_ms + ANSWER_MS, self._is_answered)
+        if shell.is_delayed and self._wakes_at_ms != shell.session.pace.wake_at_ms:
+            self._wakes_at_ms = shell.session.pace.wake_at_ms
+            crowd.at(self._wakes_at_ms + crowd.late_ms, self._wakes)
+
+    def _is_answered(self) -> None:
+        shell = self._shell
+        shell.now_ms = self._crowd.now_ms
+        shell.broker_sends(answer(PRODUCE, 9, {}))
+        told_ms = throttle_of(PRODUCE, 9, bytes(shell.to_client))
+        shell.to_client.clear()
+        if self._obeys:
+            self._quiet_until_ms = self._crowd.now_ms + told_ms
+        self.bytes_acknowledged += len(self._request)
+        self.longest_ms = max(self.longest_ms, self._crowd.now_ms - self._asked_ms.popleft())
+        self._look()
+        if not self._once:
+            self._crowd.at(max(self._crowd.now_ms + 0.2, self._quiet_until_ms), self.send)
+
+
+@pytest.mark.parametrize("late_ms", [0.0, 5.0])
+@pytest.mark.parametrize(
+    ("large", "small"),
+    [
+        ([(60_000, 1)], [(632, 50)]),
+        ([(60_000, 1)], [(632, 5)]),
+        ([(60_000, 1)], [(20_000, 1)]),
+        ([(60_000, 5)], [(5_000, 5)]),
+        ([(60_000, 1)] * 2, [(632, 50)]),
+        ([(60_000, 1)], [(632, 50)] * 2),
+        ([(60_000, 1)] * 3, [(6_000, 2)] * 3),
+        ([(100_000, 1)] * 2, [(10_000, 1)]),
+    ],
+)
+def test_who_always_waits_gets_as_many_bytes_as_the_others(
+    large: list[tuple[int, int]], small: list[tuple[int, int]], late_ms: float
+) -> None:
+    """(bytes of a request, requests outstanding) of each; and nobody waits for more than a turn of the
+    others and what it has outstanding itself. Small requests are paid before their connection wakes."""
+    crowd = Crowd(late_ms)
+    for request_bytes, ahead in large + small:
+        crowd.add(request_bytes, ahead)
+    crowd.run(5_000.0)
+    for producer in crowd.producers:
+        producer.forget()
+    crowd.run(60_000.0)
+    given = [producer.bytes_acknowledged for producer in crowd.producers]
+    share = sum(given) / len(given)
+    assert sum(given) == pytest.approx(60 * RATE, rel=0.05)
+    assert given == pytest.approx([share] * len(given), rel=0.1)
+    assert max(producer.longest_ms for producer in crowd.producers) <= 3_100.0
+
+
+@pytest.mark.parametrize("late_ms", [0.0, 5.0])
+@pytest.mark.parametrize(
+    ("obey", "do_not"),
+    [
+        ([(60_000, 1), (3_000, 1)], []),
+        ([(3_000, 1)], [(60_000, 1)]),
+        ([(60_000, 1)], [(3_000, 1)]),
+        ([(60_000, 5), (3_000, 5)], []),
+        ([(3_000, 5)], [(60_000, 5)]),
+        ([(60_000, 1)] * 3 + [(3_000, 1)] * 3, []),
+        ([(3_000, 1)] * 3, [(60_000, 1)] * 3),
+        ([(60_000, 1), (20_000, 1)], []),
+        ([(16_000, 1)], [(16_000, 5)]),
+        ([(16_000, 1)] * 20 + [(1_600, 1)] * 20, []),
+    ],
+)
+def test_who_waits_as_it_is_told_gets_as_many_bytes_as_the_others(
+    obey: list[tuple[int, int]], do_not: list[tuple[int, int]], late_ms: float
+) -> None:
+    """Java's producer of 3 kB beside one of 60 kB had 0.13 of what is even, of 16 kB beside one of the same
+    that pipelines and does not obey a half: it was told when all was paid, and its turns passed meanwhile."""
+    crowd = Crowd(late_ms)
+    for request_bytes, ahead in obey:
+        crowd.add(request_bytes, ahead, obeys=True)
+    for request_bytes, ahead in do_not:
+        crowd.add(request_bytes, ahead)
+    crowd.run(5_000.0)
+    for producer in crowd.producers:
+        producer.forget()
+    crowd.run(60_000.0)
+    given = [producer.bytes_acknowledged for producer in crowd.producers]
+    share = sum(given) / len(given)
+    assert sum(given) == pytest.approx(60 * RATE, rel=0.05)
+    assert given == pytest.approx([share] * len(given), rel=0.15)
+
+
+def test_who_was_waited_for_and_does_not_come_costs_nothing_of_the_rate() -> None:
+    """Four a second that send once, beside one that always waits: turns are left to them in vain."""
+    crowd = Crowd()
+    steady = crowd.add(3_000, 2)
+
+    def another() -> None:
+        crowd.add(3_000, 1, once=True)
+
+    for begin_ms in range(0, 60_000, 250):
+        crowd.at(crowd.now_ms + begin_ms, another)
+    crowd.run(60_000.0)
+    given = sum(producer.bytes_acknowledged for producer in crowd.producers)
+    assert given >= 60 * RATE
+    assert steady.longest_ms <= 200.0

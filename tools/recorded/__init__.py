@@ -1,0 +1,1 @@
+"""Committed runs of benchmarks, as their tables in the documentation."""
