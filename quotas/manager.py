@@ -171,6 +171,7 @@ class QuotaManager:
                 if sensor is not None:  # not expired meanwhile
                     match = self._still_reached(kind, entity)
                     if match is None:
+                        _end_refusal(sensor, max(now_ms, sensor.last_ms))
                         self._count(sensor, -1)
                         del sensors[entity]
                     else:
@@ -244,8 +245,8 @@ class QuotaManager:
             sensor.update(rate_per_s, match.level, now_ms)
             self._count(sensor, 1)
         sensor.shadow = match.shadow
-        if sensor.refuses and not match.refuses and (queue := sensor.hold_queue()) is not None:
-            queue.end_refusal(now_ms)
+        if match.shadow or not match.refuses:
+            _end_refusal(sensor, now_ms)
         sensor.refuses = match.refuses
 
     def _forget_found(self) -> None:
@@ -354,6 +355,12 @@ class QuotaManager:
 
 _CONFIGURED_USERS: Final = (Part.EXACT, Part.GROUP)
 """how many users there are of such a level is bounded by the configuration"""
+
+
+def _end_refusal(sensor: Sensor, now_ms: float) -> None:
+    """What its limit would have refused goes within its budget."""
+    if sensor.refuses and (queue := sensor.hold_queue()) is not None:
+        queue.end_refusal(now_ms)
 
 
 def _mints_for_any_user(level: QuotaLevel) -> bool:

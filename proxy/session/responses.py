@@ -265,12 +265,6 @@ class AnswerSide:
         request_time = throttling.request_time
         throttle_ms = 0.0
         try:
-            if work is NONE and frame_end <= end and request_time is not None:  # the commonest
-                request_time.charge(
-                    buf, pos, end, frame_end, entry, throttling.delay_limit_ms, now_ms,
-                    at_boundary=self._requests.at_boundary,
-                )  # fmt: skip
-                return 0.0
             replicas = self._requests.replicas
             if end < frame_end and not self._enough_arrived(
                 buf, pos, end, frame_end, api_key, version, work, request_time

@@ -371,7 +371,7 @@ class HoldQueue:
             ticket.place.tag = ticket.tag
             ticket.place.kept_until_ms = -inf
             next_tag = ticket.tag + ticket.request_bytes
-            self._expected.awaits(ticket.place, next_tag, self._seen_ms)
+            self._expected.went(ticket.place, next_tag, self._seen_ms)
         self._pay(ticket, at_ms)
         self._take_out(ticket)
 

@@ -45,7 +45,7 @@ class HoldTicket:
         self.due_bytes = 0.0  # with no later deadline, its own included; found by the last plan
         self.room_bytes = 0.0  # by which it may overtake those that are due earlier; found by the next plan
         self.refuse_ms = inf
-        """when it is refused, if its turn has not come; it has no deadline then"""
+        """when its budget is over, of a limit that refuses: it has no deadline then"""
         self.guess_ms = deadline_ms  # when it goes, if none overtakes another
         self.told_ms = inf  # when its connection looks again
         self.is_in = True

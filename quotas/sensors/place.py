@@ -69,7 +69,7 @@ class Expected:
         self._told[place] = request_bytes, until_ms
         self._told_bytes += request_bytes
 
-    def awaits(self, place: Place, tag: float, now_ms: float) -> None:
+    def went(self, place: Place, tag: float, now_ms: float) -> None:
         """Its last request has gone: the next is about to come."""
         self._await(place, tag, now_ms, now_ms)
 
@@ -87,23 +87,14 @@ class Expected:
             self._told_bytes = self._told_bytes - known[0] if self._told else 0.0
         return bool(self._awaited) and self._awaited.pop(place, None) is not None
 
-    def _forget(self, now_ms: float) -> None:
-        """Who was told and has not come by now does not count."""
-        while self._told:
-            place, (_, until_ms) = next(iter(self._told.items()))
+    def bytes_to(self, tag: float, request_bytes: float, now_ms: float) -> float:
+        """What those are to send whose tag will be no higher than this one, of a request of so much."""
+        told = self._told
+        while told:  # who has not come by now does not count
+            place, (_, until_ms) = next(iter(told.items()))
             if until_ms > now_ms:
                 break
             self.came(place)
-
-    def all_bytes(self, now_ms: float) -> float:
-        """What all who were told are to send."""
-        self._forget(now_ms)
-        return self._told_bytes
-
-    def bytes_to(self, tag: float, request_bytes: float, now_ms: float) -> float:
-        """What those are to send whose tag will be no higher than this one, of a request of so much."""
-        self._forget(now_ms)
-        told = self._told
         if len(told) > MOST_COUNTED:
             return min(self._told_bytes, len(told) * request_bytes)
         return sum(its for place, (its, _) in told.items() if self.tag_of(place.kept_tag, its) <= tag)
@@ -130,8 +121,8 @@ class ExpectedFetches(Expected):
 
     __slots__ = ()
 
-    def awaits(self, place: Place, tag: float, now_ms: float) -> None:
-        """Not until its answer is here."""
+    def went(self, place: Place, tag: float, now_ms: float) -> None:
+        """It is awaited: not until its answer is here."""
 
     @staticmethod
     def tag_of(begin_tag: float, request_bytes: float) -> float:

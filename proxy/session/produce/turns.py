@@ -144,7 +144,7 @@ class ProduceTurns:
         self._ticket = ticket = queue.enter(
             request_bytes, sensor.eligible_at_ms, deadline_ms, now_ms, self.wake, self._place
         )
-        ticket.refuse_ms = self._refuse_ms
+        ticket.refuse_ms = self._last_ms if deadline_ms == inf else inf
         ticket.here_bytes = 0.0  # until `read_ahead` is told
         at_ms = min(self._ask(queue, ticket, now_ms, now_ms), self._refuse_ms)
         eligible_at_ms = max(at_ms, now_ms + EARLY_MS)

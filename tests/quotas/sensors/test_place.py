@@ -16,12 +16,12 @@ def test_a_connection_that_is_told_again_is_expected_once_with_what_it_sent_last
     expected, place = Expected(), Place()
     expected.told(place, 0.0, 100.0, 0.0, 0.0)
     expected.told(place, 0.0, 300.0, 32.0, 0.0)
-    assert expected.all_bytes(0.0) == 300.0
-    assert expected.all_bytes(50.0) == 300.0, "until 32 · 1.25 + 50 ms now"
+    assert expected.bytes_to(inf, inf, 0.0) == 300.0
+    assert expected.bytes_to(inf, inf, 50.0) == 300.0, "until 32 · 1.25 + 50 ms now"
     expected.came(place)
-    assert expected.all_bytes(50.0) == 0.0
+    assert expected.bytes_to(inf, inf, 50.0) == 0.0
     expected.came(place)
-    assert expected.all_bytes(50.0) == 0.0
+    assert expected.bytes_to(inf, inf, 50.0) == 0.0
 
 
 def test_who_comes_or_is_late_is_not_waited_for_any_more() -> None:
@@ -29,11 +29,11 @@ def test_who_comes_or_is_late_is_not_waited_for_any_more() -> None:
     for number, place in enumerate(places):
         expected.told(place, 0.0, 100.0 + number, 8.0 * number, 0.0)
     assert [place.kept_until_ms for place in places] == [50.0, 60.0, 70.0]
-    assert expected.all_bytes(49.0) == 303.0
-    assert expected.all_bytes(50.0) == 203.0
+    assert expected.bytes_to(inf, inf, 49.0) == 303.0
+    assert expected.bytes_to(inf, inf, 50.0) == 203.0
     expected.came(places[2])
-    assert expected.all_bytes(50.0) == 101.0
-    assert expected.all_bytes(60.0) == 0.0
+    assert expected.bytes_to(inf, inf, 50.0) == 101.0
+    assert expected.bytes_to(inf, inf, 60.0) == 0.0
 
 
 def test_before_a_tag_stand_those_that_end_no_later() -> None:
@@ -49,7 +49,7 @@ def test_of_many_each_counts_as_much_as_who_asks() -> None:
         expected.told(Place(), 0.0, 300.0, 20.0, 0.0)
     assert expected.bytes_to(5.0, 10.0, 0.0) == 65 * 10.0
     assert expected.bytes_to(5.0, 1_000.0, 0.0) == 65 * 300.0
-    assert expected.all_bytes(0.0) == 65 * 300.0
+    assert expected.bytes_to(inf, inf, 0.0) == 65 * 300.0
 
 
 def test_a_turn_is_left_to_who_comes_soon_with_a_lower_tag() -> None:
@@ -61,7 +61,7 @@ def test_a_turn_is_left_to_who_comes_soon_with_a_lower_tag() -> None:
     assert expected.wait_ms(301.0, 10.0) == 10.0 + 50.0, "from when the turn is on"
     assert expected.wait_ms(301.0, -30.0) == 20.0, "so long at most"
     assert expected.wait_ms(301.0, -31.0) == -inf, "it does not come by then"
-    expected.awaits(gone, 200.0, 25.0)
+    expected.went(gone, 200.0, 25.0)
     assert expected.wait_ms(250.0, 30.0) == 25.0 + 50.0
     expected.came(gone)
     assert expected.wait_ms(301.0, 30.0) == 20.0 + 50.0
@@ -72,23 +72,23 @@ def test_a_turn_is_left_to_who_comes_soon_with_a_lower_tag() -> None:
 def test_so_many_are_awaited_and_no_more() -> None:
     expected, places = Expected(), [Place() for _ in range(66)]
     for place in places[:65]:
-        expected.awaits(place, 1.0, 0.0)
+        expected.went(place, 1.0, 0.0)
     expected.came(places[0])
     for place in places[1:64]:
         expected.came(place)
     assert expected.wait_ms(2.0, 0.0) == -inf, "the 65th is not"
     for place in places[:64]:
-        expected.awaits(place, 1.0, 0.0)
-    expected.awaits(places[65], 1.0, 50.0)
+        expected.went(place, 1.0, 0.0)
+    expected.went(places[65], 1.0, 50.0)
     assert expected.wait_ms(2.0, 100.0) == 100.0, "once the others are late"
 
 
 def test_fetches_go_by_where_they_begin_and_are_awaited_once_they_were_told() -> None:
     expected, place = ExpectedFetches(), Place()
-    expected.awaits(place, 100.0, 0.0)
+    expected.went(place, 100.0, 0.0)
     assert expected.wait_ms(1_000.0, 30.0) == -inf, "its answer may take as long as it likes"
     expected.told(place, 100.0, 300.0, 20.0, 0.0)
     assert expected.wait_ms(100.0, 30.0) == -inf
     assert expected.wait_ms(101.0, 30.0) == 70.0
     assert [expected.bytes_to(tag, 1.0, 0.0) for tag in (99.0, 100.0)] == [0.0, 300.0]
-    assert (len(expected), expected.all_bytes(0.0)) == (1, 300.0)
+    assert (len(expected), expected.bytes_to(inf, inf, 0.0)) == (1, 300.0)

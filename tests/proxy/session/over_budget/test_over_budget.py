@@ -281,12 +281,15 @@ def test_at_a_drain_it_is_neither_forwarded_nor_refused() -> None:
     assert (shell.sensor().held, len(shell.shared.producer_ids.tables)) == (0, 0)
 
 
-def test_what_is_held_when_the_option_goes_goes_within_its_budget() -> None:
+@pytest.mark.parametrize("acks", [-1, 0])
+@pytest.mark.parametrize("after", [limits_of(refuses=False), limits_of(shadow=True), QuotaLimits()])
+def test_what_is_held_when_the_option_goes_goes_within_its_budget(after: QuotaLimits, acks: int) -> None:
+    """With acks = 0 it stayed held, up to 60 s, and with a limit that was gone it was refused."""
     shell = behind_a_debt(8_000)
-    shell.client_sends(idempotent(0))
-    Playbook(shell) >> Reload(limits_of(refuses=False))
+    shell.client_sends(idempotent(0, acks=acks))
+    Playbook(shell) >> Reload(after)
     shell.advance(BUDGET_MS)
-    assert (bytes(shell.to_broker), refusals_of(shell)) == (idempotent(0), [])
+    assert (bytes(shell.to_broker), refusals_of(shell)) == (idempotent(0, acks=acks), [])
 
 
 def test_what_is_held_when_the_option_goes_goes_evenly() -> None:

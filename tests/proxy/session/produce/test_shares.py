@@ -50,6 +50,14 @@ class Crowd:
             action()
         self.now_ms = until_ms
 
+    def given(self) -> list[int]:
+        """Bytes acknowledged to each in a minute, behind 5 s in which their order settles."""
+        self.run(5_000.0)
+        for producer in self.producers:
+            producer.forget()
+        self.run(60_000.0)
+        return [producer.bytes_acknowledged for producer in self.producers]
+
 
 class Producer:
     """One connection that has `ahead` requests outstanding at any time, or sends `once`; who `obeys` sends
@@ -141,11 +149,7 @@ def test_who_always_waits_gets_as_many_bytes_as_the_others(
     crowd = Crowd(late_ms)
     for request_bytes, ahead in large + small:
         crowd.add(request_bytes, ahead)
-    crowd.run(5_000.0)
-    for producer in crowd.producers:
-        producer.forget()
-    crowd.run(60_000.0)
-    given = [producer.bytes_acknowledged for producer in crowd.producers]
+    given = crowd.given()
     share = sum(given) / len(given)
     assert sum(given) == pytest.approx(60 * RATE, rel=0.05)
     assert given == pytest.approx([share] * len(given), rel=0.1)
@@ -178,11 +182,7 @@ def test_who_waits_as_it_is_told_gets_as_many_bytes_as_the_others(
         crowd.add(request_bytes, ahead, obeys=True)
     for request_bytes, ahead in do_not:
         crowd.add(request_bytes, ahead)
-    crowd.run(5_000.0)
-    for producer in crowd.producers:
-        producer.forget()
-    crowd.run(60_000.0)
-    given = [producer.bytes_acknowledged for producer in crowd.producers]
+    given = crowd.given()
     share = sum(given) / len(given)
     assert sum(given) == pytest.approx(60 * RATE, rel=0.05)
     assert given == pytest.approx([share] * len(given), rel=0.15)
