@@ -221,7 +221,8 @@ async def test_a_request_that_drips_ends_and_a_large_one_that_flows_does_not() -
                 await asyncio.sleep(0.3)
             assert (await flows.frame())[4:8] == (4).to_bytes(4, "big")
             async with asyncio.timeout(WITHIN_S):
-                assert await ended == (b"", "closed")
+                # A byte that meets the end on its way is answered with a reset, by the kernel.
+                assert await ended in {(b"", "closed"), (b"", "reset")}
         await counted(sluice, "slow_frame", 1)
 
 
