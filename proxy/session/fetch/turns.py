@@ -119,9 +119,11 @@ class FetchTurns:
         queue.connections += 1
         return queue
 
-    def turn(self, sensor: Sensor, buf: bytearray, offset: int, api_key: int, now_ms: float) -> Turn:
+    def turn(
+        self, sensor: Sensor, buf: bytearray, offset: int, api_key: int, now_ms: float, *, is_group: bool
+    ) -> Turn:
         """A Fetch is at hand, whose max_bytes stands at `offset`. GO: it is patched, and `reserved_bytes` are
-        reserved. WAIT: the pace is HOLDING."""
+        reserved. WAIT: the pace is HOLDING. `is_group`: the connection carries group requests."""
         queue = self._queue
         if queue is None:
             queue = self._join(sensor)
@@ -136,7 +138,8 @@ class FetchTurns:
         if api_key != FETCH:
             limit_ms = min(limit_ms, _SHARE_FETCH_MS)
         self._begun_ms = max(now_ms, self.paid_at_ms)
-        self._until_ms = self._begun_ms + limit_ms
+        # What a group, or a share group, waits for is bound from now on, whatever was told before.
+        self._until_ms = (now_ms if is_group or api_key != FETCH else self._begun_ms) + limit_ms
         if self._poll_ms > now_ms:
             self._hold(min(self._poll_ms, self._until_ms))
         else:

@@ -170,8 +170,6 @@ class ProduceSide(ABC):
                 raise MalformedFrame("Produce request without acks", offset=body)
             return False
         request_bytes = frame_end - pos
-        if self.client_left and self._is_left_behind(request_bytes):
-            return False
         held_ms, brings_ids = 0.0, False
         if ids is not None:
             deadline_ms = now_ms + throttling.id_limit_ms
@@ -182,6 +180,8 @@ class ProduceSide(ABC):
             if brings_ids and not ids.gates_only:
                 self._mark("producer_id")
             held_ms = ids.take_held_ms(now_ms)
+        if self.client_left and self._is_left_behind(request_bytes):  # once: it may have waited for its ids
+            return False
         if throttling.request_time is not None and acks:
             note = throttling.request_time.note_produce
             note(buf, client_id_end, end, frame_end, version, correlation_id, acks)

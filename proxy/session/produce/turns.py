@@ -210,7 +210,9 @@ class ProduceTurns:
         self.held = self._ticket = None
         told_ms = queue.refuse(ticket, self._delay_limit_ms(PRODUCE), now_ms)
         held.sensor.drop(held.request_bytes, now_ms)
-        return ByteRefusal(held.sensor, ByteReason.OVER_BUDGET, now_ms - held.begun_ms, told_ms)
+        # What was told of the one before may end later than this one's budget, if that has become shorter.
+        held_ms = max(now_ms - held.begun_ms, 0.0)
+        return ByteRefusal(held.sensor, ByteReason.OVER_BUDGET, held_ms, told_ms)
 
     def outlast(self, now_ms: float) -> bool:
         """The client of the held request, which has acks = 0, has left. Nobody waits for it any more, so it

@@ -18,10 +18,20 @@ from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
 from sluice.quotas.producer_ids.principal import ProducerIdSettings
 from sluice.usage.records import Recorder
-from testkit.frames.frames import FETCH, answer, fetch, fetch_answer_of, max_bytes_of, produce, record_batch
+from testkit.frames.frames import (
+    FETCH,
+    answer,
+    fetch,
+    fetch_answer_of,
+    max_bytes_of,
+    produce,
+    record_batch,
+    request,
+)
 from testkit.frames.mutation_frames import create, sizes
 from testkit.proxy.playbook import Shell, shell_of
 
+HEARTBEAT = 12
 EVERYBODY = QuotaEntity(DEFAULT)
 BYTES = "consumer_byte_rate"
 NO_OTHERS: Mapping[str, float] = {}
@@ -159,3 +169,25 @@ def test_one_that_goes_before_the_answer_before_it_is_paid_has_waited_for_nothin
     shell.advance(1_000)
     shell.broker_sends(answer(FETCH, 12, correlation_id=2))
     assert [record.held_ms for record in shell.records][-1] == 0.0
+
+
+def test_a_connection_that_becomes_a_groups_holds_its_next_fetch_for_2_s_whatever_was_told_before() -> None:
+    """sarama's, when the coordinator moves to a broker that it fetches from. The heartbeat behind that Fetch
+    waited for 9.9 s: its bound counted from the end of what the answer before had told."""
+    shared = SharedState(QuotaManager(limits_of()), Recorder())
+    other, shell = shell_of(shared), shell_of(shared)
+    other.client_sends(fetch())
+    other.broker_sends(fetch_answer_of(2_500))
+    shell.client_sends(fetch(max_bytes=7_000))
+    assert shell.state is State.HOLDING
+    shell.advance(2_900)
+    shell.broker_sends(fetch_answer_of(60_000))
+    assert shell.state is State.READING, "its next Fetch waits with the others"
+    shell.client_sends(request(HEARTBEAT, 4, correlation_id=2))
+    shell.broker_sends(answer(HEARTBEAT, 4, correlation_id=2))
+    shell.to_broker.clear()
+    heartbeat = request(HEARTBEAT, 4, correlation_id=4)
+    shell.client_sends(fetch(max_bytes=7_000, correlation_id=3) + heartbeat)
+    assert not shell.to_broker
+    shell.advance(2_000)
+    assert bytes(shell.to_broker).endswith(heartbeat)

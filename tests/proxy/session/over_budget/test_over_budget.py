@@ -247,6 +247,22 @@ def test_with_acks_0_on_a_connection_of_a_group_it_goes_after_2_s() -> None:
     assert bytes(shell.to_broker) == produce_of(500, acks=0)
 
 
+def test_a_budget_that_has_become_shorter_than_what_was_told_before_holds_no_less_than_nothing() -> None:
+    """A connection that becomes a group's: -5,800 ms stood in the access log."""
+    shared = SharedState(QuotaManager(limits_of()), Recorder())
+    shell = Shell(Session(shared, SessionPolicy(), "10.0.0.1"))
+    shell.client_sends(produce_of(20_000, correlation_id=0))
+    shell.broker_sends(produce_answer(correlation_id=0))
+    shell.to_client.clear()
+    shell.client_sends(request(JOIN_GROUP, 5, correlation_id=1))
+    shell.broker_sends(answer(JOIN_GROUP, 5, correlation_id=1))
+    shell.to_client.clear()
+    shell.client_sends(produce_of(500, correlation_id=2))
+    shell.advance(BUDGET_MS)
+    assert refusals_of(shell)
+    assert min(record.held_ms for record in shell.records) >= 0.0
+
+
 def test_a_limit_in_shadow_mode_refuses_nothing() -> None:
     shell = behind_a_debt(5_000, limits_of(shadow=True))
     shell.client_sends(idempotent(0))

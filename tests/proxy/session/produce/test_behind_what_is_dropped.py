@@ -66,10 +66,11 @@ def greeted() -> Shell:
     return shell_by_time(shared)
 
 
-def without_an_id_left() -> Shell:
+def without_an_id_left(left_behind: LeftBehind | None = None) -> Shell:
     limits = QuotaLimits([(QuotaEntity(DEFAULT, None), {"producer_ids_rate": 1.0})])
     ids = ProducerIds(ProducerIdSettings(forced_after_ms=3_600_000.0))
-    shared = SharedState(QuotaManager(limits), Recorder(), producer_ids=ids)
+    left_behind = left_behind or LeftBehind()
+    shared = SharedState(QuotaManager(limits), Recorder(), producer_ids=ids, left_behind=left_behind)
     for number in range(3):
         batch = record_batch(producer_id=100 + number, epoch=0, sequence=0)
         shell_of(shared).client_sends(produce({"t": [(0, batch)]}))
@@ -126,6 +127,20 @@ def test_what_nobody_sends_again_goes_though_what_is_ahead_of_it_is_dropped(lead
     assert shell.detail == f"a {name} of {len(LEADS[lead])} bytes not forwarded"
     assert shell.session.requests == count + len(UNACKNOWLEDGED), "what was dropped does not count"
     assert shell.session.finished
+
+
+def test_what_waits_for_its_producer_id_counts_once_of_what_its_user_leaves_behind() -> None:
+    """It counted as often as it was judged: 9 of 16 MiB were more than may be left."""
+    batch = record_batch(bytes(500), producer_id=3, epoch=0, sequence=0)
+    last = produce({"t": [(0, batch)]}, acks=0)
+    shell = without_an_id_left(LeftBehind(len(last)))
+    shell.client_sends(LEADS["Produce of a new producer id"] + last)
+    shell.client_leaves()
+    shell.wake()
+    assert shell.is_delayed, "by its own id now"
+    shell.shared.quotas.reload(QuotaLimits(), shell.now_ms)
+    shell.advance(8_000.0)
+    assert bytes(shell.to_broker) == last
 
 
 @pytest.mark.parametrize("lead", LEADS)
