@@ -28,6 +28,9 @@ EXPIRY_MS: Final = 3_600_000.0
 
 SENSORS_PER_STEP: Final = 500
 """of a reload: about a millisecond of work"""
+_BYTE_RATES: Final = frozenset({QuotaKind.PRODUCE, QuotaKind.FETCH})
+_NO_LIMIT_PER_S: Final = 1e15
+"""of a sensor whose limit is removed, for what it holds"""
 _MAX_FOUND: Final = 16_384
 _MAX_FOUND_NAME: Final = 64
 """characters; clients choose their ids, and a look-up that is remembered keeps them alive"""
@@ -51,6 +54,7 @@ class QuotaManager:
         "_client_id_room",
         "_controller_window_num",
         "_controller_window_size_s",
+        "_dropped",
         "_exempt",
         "_found",
         "_limits",
@@ -102,6 +106,7 @@ class QuotaManager:
         self._found: dict[QuotaKind, dict[tuple[str, str], Sensor | None]] = {kind: {} for kind in KINDS}
         """what (user, client id) found the last time; bounded, and nothing is lost with it"""
         self._exempt = {kind: exempt_sensor(kind) for kind in KINDS}
+        self._dropped: list[Sensor] = []
         self._minted = 0
         self._minted_by: Counter[tuple[QuotaKind, str]] = Counter()
 
@@ -171,9 +176,12 @@ class QuotaManager:
                 if sensor is not None:  # not expired meanwhile
                     match = self._still_reached(kind, entity)
                     if match is None:
-                        _end_refusal(sensor, max(now_ms, sensor.last_ms))
                         self._count(sensor, -1)
                         del sensors[entity]
+                        if sensor.charged:
+                            self._dropped.append(sensor)
+                        if kind in _BYTE_RATES:  # what it holds goes now
+                            sensor.update(_NO_LIMIT_PER_S, sensor.level, max(now_ms, sensor.last_ms))
                     else:
                         self._bring_up_to_date(sensor, match, max(now_ms, sensor.last_ms))
                 if index % SENSORS_PER_STEP == 0:
@@ -182,6 +190,11 @@ class QuotaManager:
                         return
         if self.overflows != overflows:  # there may be room now for who was sent to one between the steps
             self.generation += 1
+
+    def take_dropped(self) -> list[Sensor]:
+        """Those that reloads have dropped since this was asked last: what they counted is to be counted."""
+        dropped, self._dropped = self._dropped, []
+        return dropped
 
     def expire(self, now_ms: float) -> int:
         """Drop sensors that nobody charged or looked up for an hour and that owe nothing; return how many."""

@@ -330,6 +330,8 @@ class UsageMeter:
         utilisation: dict[tuple[str, str, str], float] = {}
         tokens: dict[tuple[str, str], float] = {}
         warned: dict[tuple[str, str, str], int] = {}
+        for sensor in self._quotas.take_dropped():  # perhaps made since the last fold
+            self._metered_of(sensor)
         # A list, because sensors come and go between the steps.
         for index, sensor in enumerate(list(self._quotas.sensors()), start=1):
             metered = self._metered_of(sensor)

@@ -137,6 +137,7 @@ cdef Py_ssize_t at_ms_per_unit = offset_of(_SmoothSensor, "_ms_per_unit")
 cdef Py_ssize_t at_eligible_at_ms = offset_of(_SmoothSensor, "eligible_at_ms")
 cdef Py_ssize_t at_charged = offset_of(_SmoothSensor, "charged")
 cdef Py_ssize_t at_last_ms = offset_of(_SmoothSensor, "last_ms")
+cdef Py_ssize_t at_held = offset_of(_SmoothSensor, "held")
 cdef Py_ssize_t at_exempt = offset_of(_SmoothSensor, "exempt")
 cdef Py_ssize_t at_flow_client_id = offset_of(_Flow, "client_id")
 

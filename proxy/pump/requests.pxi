@@ -28,9 +28,9 @@ cdef struct Charges:  # what a sensor is charged in one look at the frames that 
 
 
 cdef bint begin_charges(Charges *charges, object sensor, double now_ms, bint is_whole) except -1:
-    """`is_whole`: what is charged are whole numbers. False: the limit is of another kind."""
+    """`is_whole`: what is charged are whole numbers. False: the limit is of another kind, or others wait."""
     cdef object charged
-    if not is_a(sensor, SmoothSensor):
+    if not is_a(sensor, SmoothSensor) or slot(sensor, at_held):
         return False
     charged = slot(sensor, at_charged)
     charges.is_whole = is_whole and PyLong_CheckExact(charged)

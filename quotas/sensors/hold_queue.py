@@ -30,29 +30,27 @@ from heapq import heapify, heappop, heappush
 from math import inf
 from typing import ClassVar, Final
 
+from sluice.quotas.sensors.bytes_by_tag import BytesByTag
 from sluice.quotas.sensors.hold_deadlines import HoldDeadlines
 from sluice.quotas.sensors.hold_ticket import HoldTicket
-from sluice.quotas.sensors.place import MOST_COUNTED, Expected, Place
+from sluice.quotas.sensors.place import Expected, LeftPlaces, Place
 
-_GAIN_MS: Final = 1.0
-"""minimum gain before a wake-up is rescheduled"""
+_GAIN_MS: Final = 1.0  # minimum gain before a wake-up is rescheduled
 _SMALL_SHARE: Final = 0.05  # of the pace of late requests, for those with lower tags
 _SMALL_MS: Final = 50.0
 """of the pace: no more of it is saved up, or a long overload would let many small requests pass in one go"""
 _DISTRUST_MS: Final = 60_000.0
-"""So long after a client has left what it had announced, only what has come counts: what is announced again
-and again would let others pass their bound"""
-_DEAD_KEPT: Final = 64
-"""of those who are out, and beside twice as many as wait: so many stay in the heap"""
+"""So long after a client has left what it had announced, only what has come counts, or others would pass"""
+_DEAD_KEPT: Final = 64  # of those who are out, and beside twice as many as wait: so many stay in the heap
 
 
 class HoldQueue:
     """The held requests of one bucket of bytes."""
 
     __slots__ = (
-        "_ahead", "_by_tag", "_clears_at_ms", "_count", "_deadlines", "_distrusts_until_ms", "_expected",
-        "_max_debt_ms", "_ms_per_byte", "_number", "_seen_ms", "_served_ms", "_small_bytes", "held_bytes",
-        "virtual_time", "went_ms",
+        "_ahead", "_by_tag", "_bytes_by_tag", "_clears_at_ms", "_count", "_deadlines", "_distrusts_until_ms",
+        "_expected", "_max_debt_ms", "_ms_per_byte", "_number", "_seen_ms", "_served_ms", "_small_bytes",
+        "held_bytes", "left", "virtual_time", "went_ms",
     )  # fmt: skip
 
     _ticket_type: ClassVar[type[HoldTicket]] = HoldTicket
@@ -62,6 +60,7 @@ class HoldQueue:
         self._ms_per_byte = ms_per_byte
         self._max_debt_ms = max_debt_ms
         self._by_tag: list[HoldTicket] = []  # a heap; who is out stays until it is first
+        self._bytes_by_tag = BytesByTag()  # of those that are in
         self._deadlines = HoldDeadlines()
         self._count = 0
         self._number = 0
@@ -75,8 +74,8 @@ class HoldQueue:
         self._ahead = 0  # so many went at a pace, before the quota could pay and before their deadlines
         self._distrusts_until_ms = -inf
         self._expected = self._expected_type()
-        self.went_ms = -inf
-        """when the last one went"""
+        self.left = LeftPlaces()
+        self.went_ms = -inf  # when the last one went
 
     def __len__(self) -> int:
         return self._count
@@ -96,6 +95,7 @@ class HoldQueue:
         ticket = self._ticket_type(request_bytes, begin_tag, self._number, deadline_ms, wake, place)
         ticket.ahead = self._ahead
         self._push(ticket, self._by_tag)
+        self._bytes_by_tag.add(ticket.tag, request_bytes)
         self._count += 1
         self.held_bytes += request_bytes
         if deadline_ms < inf:
@@ -148,13 +148,11 @@ class HoldQueue:
 
     def refuse(self, ticket: HoldTicket, limit_ms: float, now_ms: float) -> float:
         """The request is given up, and its client told to send it again. Returns how long it will wait if it
-        is sent now, at most `limit_ms`: for what is owed, and for all with lower tags, those included that
-        have been told to come. It keeps its place, so it gets on however often that happens."""
+        is sent now, as `tell` does. It keeps its place, so it gets on however often that happens."""
         self._advance(now_ms)
-        ahead = sum(other.request_bytes for other in self._by_tag if other.is_in and other < ticket)
-        ahead += self._expected.bytes_to(ticket.tag, ticket.request_bytes, now_ms)
         if ticket.is_in:
             self._take_out(ticket)
+        ahead = self._bytes_by_tag.below(ticket.tag) + self._expected.bytes_to(ticket.tag, now_ms)
         told_ms = min(max(self._clears_at_ms - now_ms, 0.0) + ahead * self._ms_per_byte, limit_ms)
         ticket.wake = None
         if ticket.place is not None:
@@ -174,8 +172,7 @@ class HoldQueue:
         self._tell_next()
 
     def end_refusal(self, now_ms: float) -> None:
-        """The limit refuses no more: what it would have refused goes by then, evenly, as if it had had that
-        deadline from the first."""
+        """The limit refuses no more: what it would have refused goes by then, evenly."""
         self._advance(now_ms)
         for ticket in self._by_tag:
             if ticket.is_in and ticket.refuse_ms < inf:
@@ -198,33 +195,36 @@ class HoldQueue:
         *, is_next_held: bool = False,
     ) -> float:  # fmt: skip
         """How long the next request of a connection will wait if it is as large as the last: until what went
-        is paid (of `owed_ms`, those held included), and all that go before it by their tags, also of others
-        who were told to come; at most `limit_ms`. The connection keeps its place meanwhile, unless its next
-        request waits here already."""
+        is paid (of `owed_ms`, those held included), and all that go before it by their tags; at most
+        `limit_ms`. It keeps its place meanwhile, unless its next one waits here already."""
         begin_tag = max(place.tag, self.virtual_time)
         self._expected.came(place)
         tag = self._expected.tag_of(begin_tag, request_bytes)
-        ahead = self._bytes_before(tag, request_bytes, now_ms)
+        ahead = self._bytes_by_tag.up_to(tag) + self._expected.bytes_to(tag, now_ms)
         told_ms = min(owed_ms + (ahead - self.held_bytes) * self._ms_per_byte, limit_ms)
+        if pace := self._deadlines.pace():  # they go ahead of what is owed, and it with them
+            told_ms = min(told_ms, (ahead + request_bytes) / pace)
         if told_ms > 0.0 and not is_next_held:
             self._expected.told(place, begin_tag, request_bytes, told_ms, now_ms)
+        elif not is_next_held:
+            self._expected.went(place, tag, now_ms)
         return told_ms
 
     def awaits(self, place: Place, request_bytes: float, eligible_at_ms: float, now_ms: float) -> bool:
         """Somebody is about to come whose turn is before that of a request that could go now."""
         self._expected.came(place)
         tag = self._expected.tag_of(self._begin_tag(place, now_ms), request_bytes)
-        return self._expected.wait_ms(tag, eligible_at_ms) > now_ms + _GAIN_MS
+        return self._expected.wait_ms(tag, eligible_at_ms, self.went_ms) > now_ms + _GAIN_MS
 
-    def _bytes_before(self, tag: float, request_bytes: float, now_ms: float) -> float:
-        """What goes before a request with this tag, of those that wait or are expected."""
-        if self._deadlines.pace():  # by their deadlines, more than by their tags
-            held_bytes = self.held_bytes
-        elif self._count > MOST_COUNTED:
-            held_bytes = min(self.held_bytes, self._count * request_bytes)
-        else:
-            held_bytes = sum(held.request_bytes for held in self._by_tag if held.is_in and held.tag <= tag)
-        return held_bytes + self._expected.bytes_to(tag, request_bytes, now_ms)
+    def passed(self, place: Place, request_bytes: float, now_ms: float) -> None:
+        """Its next request is here, and goes at once, for nobody is before it."""
+        begin_tag = self._begin_tag(place, now_ms)
+        self.came(place)
+        if others := len(self._expected):  # who were told to come: it has had this before them
+            place.tag, place.kept_until_ms = begin_tag + request_bytes, -inf
+            self.virtual_time = max(self.virtual_time, begin_tag) + request_bytes / (others + 1)
+            self.went_ms = now_ms
+            self._expected.went(place, place.tag + request_bytes, now_ms)
 
     def came(self, place: Place) -> None:
         """Its next request is here, or will not come."""
@@ -277,7 +277,7 @@ class HoldQueue:
         if not by_tag:
             return None, inf
         first, free_ms = by_tag[0], self._free_ms()
-        free_ms = max(free_ms, self._expected.wait_ms(first.tag, free_ms))
+        free_ms = max(free_ms, self._expected.wait_ms(first.tag, free_ms, self.went_ms))
         urgent = deadlines.first()
         if urgent is None:
             return first, free_ms
@@ -316,9 +316,8 @@ class HoldQueue:
         self._deadlines.plan(free_ms, begin_ms, self._ms_per_byte, now_ms)
 
     def _was_announced(self, ticket: HoldTicket, now_ms: float) -> None:
-        """Its client has left, and not all of it had come. What is outstanding others go ahead for, as they
-        may; for what is announced alone none shall for some time, if any did. Nobody waits beyond its
-        deadline for it."""
+        """Its client has left, and not all of it had come. What is outstanding others may go ahead for; for
+        what is announced alone none shall for some time, if any did. Nobody waits beyond its deadline."""
         if self._ahead > ticket.ahead or not self._deadlines.trusts:
             self._distrusts_until_ms = now_ms + _DISTRUST_MS
             self._deadlines.trusts = False
@@ -329,8 +328,7 @@ class HoldQueue:
             self._plan(now_ms)
 
     def _advance(self, now_ms: float) -> None:
-        """All whose time has come are out; their connections are woken, for each may have been told a later
-        one."""
+        """All whose time has come are out; their connections are woken: each may know a later one."""
         gone = []
         self._seen_ms = max(self._seen_ms, now_ms)
         if not self._deadlines.trusts and now_ms >= self._distrusts_until_ms:
@@ -382,12 +380,14 @@ class HoldQueue:
 
     def _take_out(self, ticket: HoldTicket) -> None:
         ticket.is_in = False
+        self._bytes_by_tag.remove(ticket.tag, ticket.request_bytes)
         self._count -= 1
         self.held_bytes -= ticket.request_bytes
         self._deadlines.out(ticket)
         if not self._count:
             self.held_bytes = 0.0
             self._by_tag.clear()
+            self._bytes_by_tag.clear()
             self._deadlines.clear()
 
     def _tell_next(self) -> None:

@@ -159,8 +159,7 @@ class FetchSide(ProduceSide, ABC):
         reserved = held_ms = 0.0
         if sensor is not None and not sensor.shadow:
             fetches = self._throttling.fetches
-            is_group = self._throttling.is_group
-            turn = fetches.turn(sensor, buf, offset, api_key, now_ms, is_group=is_group)
+            turn = fetches.turn(sensor, buf, offset, api_key, now_ms)
             if turn is not _GO:
                 return self._wait_or_end(
                     turn, sensor, buf, pos, limit, frame_end, api_key, version, correlation_id, client_id_end,

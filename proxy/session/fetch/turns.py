@@ -113,20 +113,19 @@ class FetchTurns:
             if sensor in self._former:
                 self._queue, self._place = self._former.pop(sensor)
 
-    def _join(self, sensor: Sensor) -> FetchQueue:
+    def _join(self, sensor: Sensor, now_ms: float) -> FetchQueue:
         """The first Fetch of the connection from this bucket."""
         self._queue = queue = sensor.fetch_queue()
         queue.connections += 1
+        self._place.tag = queue.left.take(queue.virtual_time, now_ms)
         return queue
 
-    def turn(
-        self, sensor: Sensor, buf: bytearray, offset: int, api_key: int, now_ms: float, *, is_group: bool
-    ) -> Turn:
+    def turn(self, sensor: Sensor, buf: bytearray, offset: int, api_key: int, now_ms: float) -> Turn:
         """A Fetch is at hand, whose max_bytes stands at `offset`. GO: it is patched, and `reserved_bytes` are
-        reserved. WAIT: the pace is HOLDING. `is_group`: the connection carries group requests."""
+        reserved. WAIT: the pace is HOLDING."""
         queue = self._queue
         if queue is None:
-            queue = self._join(sensor)
+            queue = self._join(sensor, now_ms)
         if self.is_held:
             return self._held_again(queue, buf, offset, api_key, now_ms)
         if queue.is_free(now_ms) and not queue.awaits_others(self._place, now_ms):
@@ -138,8 +137,8 @@ class FetchTurns:
         if api_key != FETCH:
             limit_ms = min(limit_ms, _SHARE_FETCH_MS)
         self._begun_ms = max(now_ms, self.paid_at_ms)
-        # What a group, or a share group, waits for is bound from now on, whatever was told before.
-        self._until_ms = (now_ms if is_group or api_key != FETCH else self._begun_ms) + limit_ms
+        # Whatever was told before: a client's heartbeats may stand behind it.
+        self._until_ms = now_ms + limit_ms
         if self._poll_ms > now_ms:
             self._hold(min(self._poll_ms, self._until_ms))
         else:
@@ -317,6 +316,7 @@ class FetchTurns:
     def _part(queue: FetchQueue, place: FetchPlace, now_ms: float) -> None:
         """It does not fetch from this bucket any more."""
         queue.connections -= 1
+        queue.left.leave(place, queue.virtual_time, now_ms)
         queue.was_not_empty(place)
         queue.came(place)
         queue.take_back(place, place.reserved_bytes)

@@ -145,7 +145,7 @@ class ProduceSide(ABC):
                 request_time.note_produce(buf, client_id_end, end, frame_end, version, correlation_id, acks)
         sensor = throttling.produce_sensor
         clears_at_ms = 0.0 if sensor is None else sensor.charge(request_bytes, now_ms)
-        if clears_at_ms > now_ms or not acks:
+        if clears_at_ms > now_ms or not acks or (sensor is not None and sensor.held):
             return self._go_on(pos, correlation_id, version, request_bytes, acks, clears_at_ms, now_ms)
         self._in_flight.append((
             correlation_id, PRODUCE, version, identity.flow, request_bytes,
@@ -199,7 +199,7 @@ class ProduceSide(ABC):
         """A Produce that was charged: forward it, or hold it until its turn (False)."""
         throttling = self._throttling
         sensor = throttling.produce_sensor
-        if sensor is not None and clears_at_ms > now_ms:
+        if sensor is not None and (clears_at_ms > now_ms or sensor.held):
             begin = self.bytes_read + self.dropped_bytes + pos - self._start
             eligible_at_ms, clears_at_ms = throttling.produces.owe(
                 sensor, clears_at_ms, request_bytes, acks, now_ms, held_ms, begin,

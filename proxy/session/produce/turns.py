@@ -28,6 +28,8 @@ from sluice.quotas.sensors.sensor import Sensor
 from sluice.usage.records import EventKind
 
 _LOOK_AGAIN_MS: Final = 60_000.0
+_MOST_PLACES: Final = 16
+"""In so many buckets a connection has a place that it may come back to"""
 _SHARED_MS: Final = 10_000.0
 """So long after a request that had waited others may be expected to come again"""
 
@@ -37,8 +39,8 @@ class ProduceTurns:
 
     __slots__ = (
         "_arrivals", "_came_ms", "_delay_limit_ms", "_identity", "_is_group", "_is_told", "_last_ms",
-        "_left_behind", "_left_behind_bytes", "_log", "_pace", "_place", "_queue", "_refuse_ms", "_sensor",
-        "_ticket", "held", "is_for_nobody", "paid_at_ms", "refuses", "wake",
+        "_left_behind", "_left_behind_bytes", "_log", "_pace", "_place", "_places", "_queue", "_refuse_ms",
+        "_sensor", "_ticket", "held", "is_for_nobody", "paid_at_ms", "refuses", "wake",
     )  # fmt: skip
 
     def __init__(
@@ -64,6 +66,7 @@ class ProduceTurns:
         self._sensor: Sensor | None = None  # that is charged now
         self._queue: HoldQueue | None = None  # its queue, once something has been owed
         self._place = Place()  # among the connections there
+        self._places: dict[Sensor, Place] = {}  # in other buckets
         self._ticket: HoldTicket | None = None  # of the request that is held
         self._last_ms = inf  # when its budget is over
         self._refuse_ms = inf  # when it is refused, if its turn has not come
@@ -80,9 +83,15 @@ class ProduceTurns:
         """the shell's: a held request's turn has come earlier than it was told"""
 
     def use(self, sensor: Sensor | None) -> None:
-        """The limit that Produce is charged against is another now."""
+        """The limit that Produce is charged against is another now. Who comes back to a bucket has the place
+        that it left there: with a new one it would be served before those who stayed."""
         self._leave()
-        self._sensor, self._queue, self._place = sensor, None, Place()
+        if (before := self._sensor) is not None and self._place.tag:
+            self._places[before] = self._place
+            if len(self._places) > _MOST_PLACES:
+                del self._places[next(iter(self._places))]
+        self._sensor, self._queue = sensor, None
+        self._place = Place() if sensor is None else self._places.pop(sensor, None) or Place()
 
     def owe(
         self,
@@ -96,9 +105,9 @@ class ProduceTurns:
         *,
         is_group: bool,
     ) -> tuple[float, float]:
-        """A request was charged and leaves a debt. Returns (eligible_at_ms, clears_at_ms), both bounded by
-        the answer budget, of which `spent_ms` is spent already, and by its client's patience if it was read
-        ahead. `begin`: its position.
+        """A request was charged and leaves a debt, or others wait. Returns (eligible_at_ms, clears_at_ms),
+        bounded by the answer budget, of which `spent_ms` is spent already, and by its client's patience if it
+        was read ahead. `begin`: its position.
 
         eligible_at_ms ≤ now_ms: it goes at once, and the connection is now muted until clears_at_ms, or its
         next request waits among others. Else the entity was in debt before, and the pace is now HOLDING until
@@ -122,17 +131,23 @@ class ProduceTurns:
             deadline_ms = inf
         eligible_at_ms = min(sensor.eligible_at_ms, deadline_ms)
         self._queue = queue = sensor.hold_queue()
+        if queue is not None and not self._place.tag:
+            self._place.tag = queue.left.take(queue.virtual_time, now_ms)
+        # Who waits may leave its turn to another, and the quota has some saved up then: that is for both.
         if queue is not None and (
-            eligible_at_ms > now_ms or queue.awaits(self._place, request_bytes, eligible_at_ms, now_ms)
+            eligible_at_ms > now_ms
+            or len(queue)
+            or queue.awaits(self._place, request_bytes, eligible_at_ms, now_ms)
         ):
             eligible_at_ms = self._enter(queue, sensor, request_bytes, deadline_ms, now_ms)
             return eligible_at_ms, min(clears_at_ms, last_ms)
         clears_at_ms = min(clears_at_ms, last_ms)
         if queue is not None:
-            queue.came(self._place)
-        sensor.count_over(request_bytes, clears_at_ms)
-        mutes = queue is None or self._mutes(is_shared=now_ms - queue.went_ms < _SHARED_MS)
-        self._delay(sensor, clears_at_ms, request_bytes, now_ms, mutes=mutes)
+            queue.passed(self._place, request_bytes, now_ms)
+        if clears_at_ms > now_ms:
+            sensor.count_over(request_bytes, clears_at_ms)
+            mutes = queue is None or self._mutes(is_shared=now_ms - queue.went_ms < _SHARED_MS)
+            self._delay(sensor, clears_at_ms, request_bytes, now_ms, mutes=mutes)
         return eligible_at_ms, clears_at_ms
 
     def _enter(
@@ -293,6 +308,8 @@ class ProduceTurns:
         charged."""
         self.drop(now_ms)
         self._leave()
+        if self._queue is not None:
+            self._queue.left.leave(self._place, self._queue.virtual_time, now_ms)
         self._left_behind.give_back(self._identity.user, self._left_behind_bytes)
         self._left_behind_bytes = 0
         self.wake = None

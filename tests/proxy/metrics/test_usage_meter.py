@@ -106,6 +106,17 @@ def test_what_was_charged_before_a_reload_dropped_the_sensor_still_counts() -> N
     assert bench.meter.limits == {}
 
 
+def test_what_a_sensor_was_charged_that_came_and_went_between_two_folds_counts() -> None:
+    bench = Bench(limits_of(bob=1))
+    bench.fold()
+    bench.quotas.reload(limits_of(alice=1000), NOW_MS)
+    bench.sensor("alice").charge(700, NOW_MS)
+    bench.quotas.reload(limits_of(bob=1), NOW_MS)
+    bench.fold()
+    assert sum(one.amount for one in bench.series().values()) == 700
+    assert bench.quotas.take_dropped() == []
+
+
 def test_what_was_on_its_way_when_a_reload_dropped_its_sensor_counts_once_and_its_past_never_again() -> None:
     """A held Produce that goes, or an answer to a Fetch; and a throttled request's record that comes late."""
     bench = Bench(limits_of(alice=1000))

@@ -198,7 +198,7 @@ def test_when_the_last_one_that_reads_is_done_those_who_wait_poll_as_before(rate
 
 
 @pytest.mark.parametrize(
-    ("rate", "size", "least_share"), [(RATE, 256_000, 0.85), (10_000, 16_000, 0.4), (RATE, 16_000, 0.85)]
+    ("rate", "size", "least_share"), [(RATE, 256_000, 0.85), (10_000, 16_000, 0.38), (RATE, 16_000, 0.85)]
 )
 def test_readers_of_large_batches_share_evenly_beside_those_who_bring_a_small_one_now_and_then(
     rate: int, size: int, least_share: float

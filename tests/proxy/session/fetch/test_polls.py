@@ -104,8 +104,8 @@ def test_a_share_fetch_that_is_given_again_while_it_stands_in_the_queue_goes_wit
     (sensor,) = shared.quotas.sensors()
     buf = bytearray(request(SHARE_FETCH, 1, {"groupId": "g", "memberId": "m", "maxBytes": 50_000_000}))
     offset = buf.index((50_000_000).to_bytes(4, "big"))
-    assert turns.turn(sensor, buf, offset, SHARE_FETCH, START_MS, is_group=False) is Turn.WAIT
-    assert turns.turn(sensor, buf, offset, SHARE_FETCH, START_MS + 1_000.0, is_group=False) is Turn.GO
+    assert turns.turn(sensor, buf, offset, SHARE_FETCH, START_MS) is Turn.WAIT
+    assert turns.turn(sensor, buf, offset, SHARE_FETCH, START_MS + 1_000.0) is Turn.GO
     assert len(sensor.fetch_queue()) == 0
 
 

@@ -30,7 +30,7 @@ def goes_cut_short(connection: Connection, now_ms: float, *, max_wait_ms: int = 
     turns = connection.turns
     queue = connection.sensor.fetch_queue()
     if turns._queue is None:
-        turns._join(connection.sensor)
+        turns._join(connection.sensor, 0.0)
     connection.buf = bytearray(pack(">iii", max_wait_ms, 1, 1_000))
     turns._go(queue, connection.buf, MAX_BYTES_AT, now_ms)
     assert connection.went[0] == 0

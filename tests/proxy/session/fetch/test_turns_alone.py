@@ -47,16 +47,15 @@ class Connection:
         self.woken += 1
 
     def asks(
-        self, now_ms: float, *, max_bytes: int = 1_000, max_wait_ms: int = 400, api_key: int = ApiKey.FETCH,
-        is_group: bool = False,
-    ) -> Turn:  # fmt: skip
+        self, now_ms: float, *, max_bytes: int = 1_000, max_wait_ms: int = 400, api_key: int = ApiKey.FETCH
+    ) -> Turn:
         self.buf = bytearray(pack(">iii", max_wait_ms, 1, max_bytes))
-        return self.asks_again(now_ms, api_key, is_group=is_group)
+        return self.asks_again(now_ms, api_key)
 
-    def asks_again(self, now_ms: float, api_key: int = ApiKey.FETCH, *, is_group: bool = False) -> Turn:
+    def asks_again(self, now_ms: float, api_key: int = ApiKey.FETCH) -> Turn:
         if self.pace.state is State.HOLDING:
             self.pace.release(now_ms)
-        return self.turns.turn(self.sensor, self.buf, MAX_BYTES_AT, api_key, now_ms, is_group=is_group)
+        return self.turns.turn(self.sensor, self.buf, MAX_BYTES_AT, api_key, now_ms)
 
     @property
     def went(self) -> tuple[int, int]:

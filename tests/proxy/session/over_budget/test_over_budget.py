@@ -5,8 +5,6 @@ At 1,000 B/s a byte takes 1 ms; a full bucket holds 1,000 B. Source: wire-semant
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 
 from sluice.protocol.apis import ApiKey, readable_versions
@@ -247,22 +245,6 @@ def test_with_acks_0_on_a_connection_of_a_group_it_goes_after_2_s() -> None:
     assert bytes(shell.to_broker) == produce_of(500, acks=0)
 
 
-def test_a_budget_that_has_become_shorter_than_what_was_told_before_holds_no_less_than_nothing() -> None:
-    """A connection that becomes a group's: -5,800 ms stood in the access log."""
-    shared = SharedState(QuotaManager(limits_of()), Recorder())
-    shell = Shell(Session(shared, SessionPolicy(), "10.0.0.1"))
-    shell.client_sends(produce_of(20_000, correlation_id=0))
-    shell.broker_sends(produce_answer(correlation_id=0))
-    shell.to_client.clear()
-    shell.client_sends(request(JOIN_GROUP, 5, correlation_id=1))
-    shell.broker_sends(answer(JOIN_GROUP, 5, correlation_id=1))
-    shell.to_client.clear()
-    shell.client_sends(produce_of(500, correlation_id=2))
-    shell.advance(BUDGET_MS)
-    assert refusals_of(shell)
-    assert min(record.held_ms for record in shell.records) >= 0.0
-
-
 def test_a_limit_in_shadow_mode_refuses_nothing() -> None:
     shell = behind_a_debt(5_000, limits_of(shadow=True))
     shell.client_sends(idempotent(0))
@@ -295,34 +277,6 @@ def test_at_a_drain_it_is_neither_forwarded_nor_refused() -> None:
         << Ending(DisconnectCause.DRAINED)
     )
     assert (shell.sensor().held, len(shell.shared.producer_ids.tables)) == (0, 0)
-
-
-@pytest.mark.parametrize("acks", [-1, 0])
-@pytest.mark.parametrize("after", [limits_of(refuses=False), limits_of(shadow=True), QuotaLimits()])
-def test_what_is_held_when_the_option_goes_goes_within_its_budget(after: QuotaLimits, acks: int) -> None:
-    """With acks = 0 it stayed held, up to 60 s, and with a limit that was gone it was refused."""
-    shell = behind_a_debt(8_000)
-    shell.client_sends(idempotent(0, acks=acks))
-    Playbook(shell) >> Reload(after)
-    shell.advance(BUDGET_MS)
-    assert (bytes(shell.to_broker), refusals_of(shell)) == (idempotent(0, acks=acks), [])
-
-
-def test_what_is_held_when_the_option_goes_goes_evenly() -> None:
-    """20 × 1 MB at 100 kB/s, and 1.5 s left of 2: 19 MB went at once when the budget was over."""
-    each = shells(20, limits_of(100_000))
-    for shell in each:
-        shell.client_sends(produce_of(1_000_000))
-    for shell in each:
-        shell.advance(500.0)
-    Playbook(each[0]) >> Reload(limits_of(100_000, refuses=False))
-    passed: list[int] = []
-    for _ in range(16):
-        for shell in each:
-            shell.advance(100.0)
-        passed.append(sum(len(shell.to_broker) for shell in each[1:]))
-    assert passed[-1] == 19 * len(produce_of(1_000_000))
-    assert max(after - before for before, after in itertools.pairwise(passed)) <= 3_100_000
 
 
 def test_the_option_holds_for_what_comes_after_a_reload() -> None:

@@ -14,27 +14,34 @@ from itertools import count
 import pytest
 
 from sluice.protocol.apis import PRODUCE
+from sluice.quotas.entity import DEFAULT, QuotaEntity
+from sluice.quotas.limits.limits import QuotaLimits
 from testkit.frames.frames import answer, produce, record_batch, throttle_of
-from testkit.proxy.playbook import START_MS, limits_of, shared_of, shell_of
+from testkit.proxy.playbook import START_MS, Shell, shared_of, shell_of
 
 RATE = 200_000
 ANSWER_MS = 1.5
+UNLIMITED = "another"
 
 
 class Crowd:
     """Producers of one bucket over a fake clock, and a broker that answers each request after 1.5 ms."""
 
-    def __init__(self, late_ms: float = 0.0) -> None:
-        """Connections are woken so much later than they have asked for."""
-        self.late_ms = late_ms
-        self.shared = shared_of(limits_of(RATE))
+    def __init__(self, late_ms: float = 0.0, *, rate: int = RATE, answer_ms: float = ANSWER_MS) -> None:
+        """Connections are woken so much later than they have asked for. The client id UNLIMITED has no
+        limit."""
+        self.late_ms, self.answer_ms = late_ms, answer_ms
+        entity = QuotaEntity(DEFAULT, "app")
+        self.shared = shared_of(QuotaLimits([(entity, {"producer_byte_rate": rate})]))
         self.now_ms = START_MS
         self.producers: list[Producer] = []
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = count()
 
-    def add(self, request_bytes: int, ahead: int, *, obeys: bool = False, once: bool = False) -> Producer:
-        producer = Producer(self, request_bytes, ahead, obeys=obeys, once=once)
+    def add(
+        self, request_bytes: int, ahead: int, *, obeys: bool = False, once: bool = False, evades: str = ""
+    ) -> Producer:
+        producer = Producer(self, request_bytes, ahead, obeys=obeys, once=once, evades=evades)
         self.producers.append(producer)
         self.at(self.now_ms, producer.send)
         return producer
@@ -61,24 +68,40 @@ class Crowd:
 
 class Producer:
     """One connection that has `ahead` requests outstanding at any time, or sends `once`; who `obeys` sends
-    none for as long as the last answer told, as Java's client does."""
+    none for as long as the last answer told, as Java's client does. It `evades` its turns, perhaps, by a new
+    connection for each request, or by a small one of another client id between them."""
 
-    def __init__(self, crowd: Crowd, request_bytes: int, ahead: int, *, obeys: bool, once: bool) -> None:
+    def __init__(
+        self, crowd: Crowd, request_bytes: int, ahead: int, *, obeys: bool, once: bool, evades: str
+    ) -> None:
         self._crowd, self._ahead, self._obeys, self._once = crowd, ahead, obeys, once
+        self._evades = evades
         self._quiet_until_ms = 0.0
         records = record_batch(bytes(request_bytes - len(produce())))
         self._request = produce({"orders": [(0, records)]})
-        self._shell = shell_of(crowd.shared)
-        self._shell.session.wake_by(lambda: crowd.at(crowd.now_ms, self._wake))
+        self._shell = self._connect()
         self._wakes_at_ms = -1.0
         self._unsent = 0  # of a request whose rest is still to come at the broker
         self._asked_ms: deque[float] = deque()
         self.bytes_acknowledged = 0
         self.longest_ms = 0.0
 
+    def _connect(self) -> Shell:
+        crowd, shell = self._crowd, shell_of(self._crowd.shared)
+        shell.session.wake_by(lambda: crowd.at(crowd.now_ms, self._wake))
+        return shell
+
     def send(self) -> None:
+        if self._evades == "reconnects" and self.bytes_acknowledged:
+            self._shell.session.closed(self._crowd.now_ms)
+            self._shell = self._connect()
         shell = self._shell
         shell.now_ms = self._crowd.now_ms
+        if self._evades == "another client id" and self.bytes_acknowledged:
+            shell.client_sends(produce({"orders": [(0, record_batch())]}, client_id=UNLIMITED))
+            shell.to_broker.clear()
+            shell.broker_sends(answer(PRODUCE, 9, {}))
+            shell.to_client.clear()
         while len(self._asked_ms) < self._ahead and self._crowd.now_ms >= self._quiet_until_ms:
             self._asked_ms.append(self._crowd.now_ms)
             shell.client_sends(self._request)
@@ -107,7 +130,7 @@ class Producer:
         shell.to_broker.clear()
         while self._unsent >= len(self._request):
             self._unsent -= len(self._request)
-            crowd.at(crowd.now_ms + ANSWER_MS, self._is_answered)
+            crowd.at(crowd.now_ms + crowd.answer_ms, self._is_answered)
         if shell.is_delayed and self._wakes_at_ms != shell.session.pace.wake_at_ms:
             self._wakes_at_ms = shell.session.pace.wake_at_ms
             crowd.at(self._wakes_at_ms + crowd.late_ms, self._wakes)
@@ -202,3 +225,66 @@ def test_who_was_waited_for_and_does_not_come_costs_nothing_of_the_rate() -> Non
     given = sum(producer.bytes_acknowledged for producer in crowd.producers)
     assert given >= 60 * RATE
     assert steady.longest_ms <= 200.0
+
+
+@pytest.mark.parametrize("obeys", [False, True])
+@pytest.mark.parametrize(
+    ("rate", "small", "large", "answer_ms"),
+    [
+        (100_000, 632, 60_000, 8.0),
+        (1_000_000, 1_000, 60_000, 2.0),
+        (1_000_000, 3_000, 60_000, 5.0),
+        (1_000_000, 3_000, 500_000, 2.5),
+    ],
+)
+def test_who_is_paid_before_its_answer_is_here_has_its_share_too(
+    rate: int, small: int, large: int, answer_ms: float, *, obeys: bool
+) -> None:
+    """A broker that takes longer than the small request does at the rate: no turn was left to the next one,
+    and it had 0.002 to 0.1 of what is even."""
+    crowd = Crowd(rate=rate, answer_ms=answer_ms)
+    crowd.add(small, 1, obeys=obeys)
+    crowd.add(large, 1, obeys=obeys)
+    given = crowd.given()
+    assert sum(given) == pytest.approx(60 * rate, rel=0.05)
+    assert given[0] >= 0.85 * sum(given) / 2
+
+
+@pytest.mark.parametrize("connections", [60, 66, 100])
+def test_many_share_by_bytes_as_few_do(connections: int) -> None:
+    """With more than 64 each counted as much as who was told: those of 1 kB had 0.2 of what is even."""
+    crowd = Crowd(rate=4_000 * connections)
+    for _ in range(connections // 2):
+        crowd.add(1_000, 1, obeys=True)
+        crowd.add(20_000, 1, obeys=True)
+    given = crowd.given()
+    share = sum(given) / len(given)
+    assert given == pytest.approx([share] * len(given), rel=0.15)
+
+
+@pytest.mark.parametrize("evades", ["reconnects", "another client id"])
+@pytest.mark.parametrize("neighbours", [1, 8])
+def test_who_leaves_its_place_has_no_more_than_who_stays(neighbours: int, evades: str) -> None:
+    """Each time its turn was before theirs: it had 1.3 times what is even beside one, 8.6 times beside
+    eight."""
+    crowd = Crowd()
+    crowd.add(3_000, 1, evades=evades)
+    for _ in range(neighbours):
+        crowd.add(60_000, 1)
+    given = crowd.given()
+    assert given[0] <= 1.1 * sum(given) / len(given)
+
+
+@pytest.mark.parametrize("obeys", [False, True])
+@pytest.mark.parametrize("ahead", [1, 5])
+def test_small_requests_of_who_obeys_pass_an_overload_as_those_of_others_do(
+    ahead: int, *, obeys: bool
+) -> None:
+    """20 × 50 kB at 100 kB/s go ahead of the quota, by their deadlines. An answer told what is owed, 8 s each
+    time, though nobody waits for that: who obeyed had a hundredth of who did not."""
+    crowd = Crowd(rate=100_000)
+    small = crowd.add(500, ahead, obeys=obeys)
+    for _ in range(20):
+        crowd.add(50_000, 1)
+    crowd.given()
+    assert small.bytes_acknowledged >= 60 * 3_000
