@@ -4,9 +4,9 @@ Every file's end is looked at first, where Parquet keeps its table of contents: 
 Parquet is *damaged*, and is named; it is then left out, or the run refused, as the caller has it. Files whose
 names begin with a dot or an underscore are being written, and are not there yet. What a compacted file has
 replaced is not there any more, even while it still is (compaction.py), if that file is not damaged; a copy of
-a file is not read again (copies.py). Rows of another date, in whatever folder, do not count. Columns that an older file lacks get
-their defaults; those that a newer one has beyond ours are left. A log that has no roll-up but request rows is
-read from these (request_rows.py).
+a file is not read again (copies.py). Rows of another date, in whatever folder, do not count. Columns that an
+older file lacks get their defaults; those that a newer one has beyond ours are left. A log that has no
+roll-up but request rows is read from these (request_rows.py).
 """
 
 from __future__ import annotations
