@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.recalibration.job import Plan, make_plan, take_day
 from sluice.recalibration.log.compaction import compact
-from sluice.recalibration.log.reader import LogFolder
+from sluice.recalibration.log.reader import LogError, LogFolder
 from sluice.recalibration.policy.settings import JobSettings
 from sluice.recalibration.report.publish import write_plan
 from sluice.recalibration.state.one_night import one_night
@@ -86,7 +86,7 @@ def _run(spark: SparkSession, night: Night, limits: QuotaLimits, job: JobSetting
     say(f"written: {folder}")
     try:
         _tidy_up(spark, night, job, files.damaged, say)
-    except OSError as error:  # the plan is there all the same, and may be put in force
+    except (LogError, OSError) as error:  # the plan is there all the same, and may be put in force
         return Outcome(plan, folder, f"the plan is written; behind it: {error}")
     return Outcome(plan, folder)
 

@@ -14,8 +14,10 @@ Killed at any point and run again it comes to the same end. Of several nights at
 the other, and of two compacted files of the same rows readers leave one out (copies.py). A file that comes
 late is compacted with the compacted one; a copy (copies.py) is removed. Damaged files stay where they are,
 and so does one whose columns are of other types than most have: another program wrote it. So does what cannot
-be removed: readers leave it out all the same. Other programs that read the folder see the rows twice for the
-moment between 2 and 3, and should read dates that have been compacted.
+be removed: readers leave it out all the same. No file is removed for the sake of one that cannot be read: who
+puts back what a damaged compacted file was made of has it compacted anew, under another name. Other programs
+that read the folder see the rows twice for the moment between 2 and 3, and should read dates that have been
+compacted.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
-from itertools import groupby
+from itertools import chain, count, groupby
 from secrets import token_hex
 from typing import Final
 
@@ -35,8 +37,8 @@ import pyarrow as pa
 from pyarrow import fs, parquet
 
 from sluice.recalibration.log.copies import contents_of, taken_in
-from sluice.recalibration.log.file_metadata import CONTENTS_KEY, REPLACES_KEY, version_of
-from sluice.recalibration.log.reader import LogFolder, replaced_in, unlike
+from sluice.recalibration.log.file_metadata import CONTENTS_KEY, REPLACES_KEY, names_in, version_of
+from sluice.recalibration.log.reader import UNREADABLE, Listing, LogFolder, shown
 from sluice.usage.access_record import TABLES, VERSION_KEY
 
 PREFIX: Final = "compacted-"
@@ -66,40 +68,52 @@ class _TakenError(Exception):
 
 
 def compact(folder: LogFolder, day: date, is_alone: bool = False, damaged: Collection[str] = ()) -> Compacted:
-    """All tables of one date. Raises OSError if it cannot be written.
+    """All tables of one date. Raises OSError if it cannot be written, LogError as `LogFolder.listing`.
 
     `is_alone`: no other compacts this log. `damaged`: paths that could not be read as they have to be; like
-    all whose columns are not ours they stay as they are, for who knows what is in them.
+    all whose columns are not ours they stay as they are, for who knows what is in them, and stand for no
+    other.
 
     Only for a date that is over: a proxy may still write into a folder that is not.
     """
-    stays = {path.removeprefix(folder.scheme) for path in damaged}
     before = after = 0
     left: list[str] = []
     for table in TABLES:
         if is_alone:  # so nobody writes them any more: somebody was killed
             _removed(folder, folder.files(day, table, _is_being_written))
-        footers = folder.footers(folder.files(day, table))
-        before += len(footers)
-        left_over = replaced_in(footers) & footers.keys()  # a run before us was killed
-        there = {path: found for path, found in footers.items() if path not in left_over}
-        copies = folder.copies(there)
-        stuck = _removed(folder, sorted(left_over | copies))
+        there = folder.listing(day, table, dict.fromkeys(damaged, UNREADABLE))
+        before += len(there.footers)
+        gone, stuck = _without_what_counts_elsewhere(folder, there)
         left += stuck
         after += len(stuck)
-        kept = {path: found for path, found in there.items() if path not in copies}
+        kept = [path for path in there.footers if path not in gone and path not in stuck]
         for hour, paths in groupby(kept, key=lambda path: path.rsplit("/", 1)[0]):
-            of_hour = {path: kept[path] for path in paths}
-            whole = {path: found for path, found in of_hour.items() if not isinstance(found, str)}
-            good = {
-                path: found
-                for path, found in whole.items()
-                if path not in stays and unlike(found, table) is None
-            }
+            of_hour = {path: there.footers[path] for path in paths}
+            good = {path: found for path, found in of_hour.items() if not isinstance(found, str)}
             taken, stuck = _compact_hour(folder, hour, good)
-            left += sorted({*(whole.keys() - taken), *stuck})
+            left += sorted({*(of_hour.keys() - taken), *stuck})
             after += len(of_hour) - len(taken) + bool(taken) + len(stuck)
-    return Compacted(before, after, left)
+    return Compacted(before, after, [shown(path) for path in left])
+
+
+def _without_what_counts_elsewhere(folder: LogFolder, there: Listing) -> tuple[set[str], list[str]]:
+    """What a killed run has left over, and copies → those that are removed, and those that stay.
+
+    No night may have read all of the compacted file that has their rows: it is read here. If it cannot be, it
+    stays with all that it stands for, as it was found: nights decide by the columns that they need.
+    """
+    elsewhere = {**there.replaced, **there.copies}
+    compacted = {path for path in elsewhere.values() if _is_compacted(there.footers[path])}
+    unreadable = {path for path in compacted if not folder.is_readable(path)}
+    stay = unreadable | {path for path, other in elsewhere.items() if other in unreadable}
+    gone = elsewhere.keys() - stay
+    stuck = _removed(folder, sorted(gone))
+    return gone.difference(stuck), [*sorted(stay), *stuck]
+
+
+def _is_compacted(footer: parquet.FileMetaData | str) -> bool:
+    """Else it stands for others by the same bytes alone, which are as readable as its own."""
+    return not isinstance(footer, str) and bool(names_in(footer, REPLACES_KEY) or taken_in(footer))
 
 
 def _compact_hour(
@@ -135,11 +149,10 @@ def _removed(folder: LogFolder, paths: Iterable[str]) -> list[str]:
 
 
 def _make_one(folder: LogFolder, hour: str, good: Mapping[str, parquet.FileMetaData]) -> list[str]:
-    """Those that could not be removed behind it. Raises _Unreadable, _TakenError: nothing has been done;
-    OSError."""
+    """Those that could not be removed behind it. Raises _Unreadable, _TakenError: nothing has been
+    removed; OSError."""
     names = [path.rsplit("/", 1)[1] for path in good]
     digest = hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
-    target = f"{hour}/{PREFIX}{digest}.parquet"
     # Never two writers of one file: it would be neither's, and what it replaces is removed.
     being_written = f"{hour}/{_BEING_WRITTEN}{digest}-{token_hex(8)}.parquet.new"
     try:
@@ -153,6 +166,7 @@ def _make_one(folder: LogFolder, hour: str, good: Mapping[str, parquet.FileMetaD
         _check(folder, being_written, size_bytes, good, told)
         if folder.vanished(list(good)):
             raise _TakenError
+        target = _unused(folder, f"{hour}/{PREFIX}{digest}")
         folder.filesystem.move(being_written, target)
     except (_Unreadable, _TakenError, OSError) as error:
         with suppress(OSError):
@@ -160,8 +174,19 @@ def _make_one(folder: LogFolder, hour: str, good: Mapping[str, parquet.FileMetaD
         if isinstance(error, FileNotFoundError):
             raise _TakenError from error
         raise
-    _check(folder, target, size_bytes, good, told)
+    try:
+        _check(folder, target, size_bytes, good, told)
+    except OSError:
+        if folder.vanished([target]):  # another has made a larger one of it, and removes what that replaces
+            raise _TakenError from None
+        raise
     return _removed(folder, good)
+
+
+def _unused(folder: LogFolder, stem: str) -> str:
+    """A name that no file has: one that is damaged was made of the same files, and stays."""
+    paths = (f"{stem}{suffix}.parquet" for suffix in chain(("",), (f"-{number}" for number in count(2))))
+    return next(path for path in paths if folder.vanished([path]))
 
 
 def _check(

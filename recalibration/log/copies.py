@@ -34,17 +34,19 @@ def taken_in(footer: parquet.FileMetaData) -> frozenset[str]:
     return frozenset(names_in(footer, CONTENTS_KEY))
 
 
-def copies_in(footers: Footers, contents: Callable[[str], str]) -> set[str]:
-    """The paths that are copies: of one that comes before them, or of one that was compacted.
+def copies_in(footers: Footers, contents: Callable[[str], str]) -> dict[str, str]:
+    """Path of a copy → whose rows it has: of one that comes before it, or of a compacted one.
 
     `footers`: of all files of a date whose rows count, in order. `contents`: `contents_of` a path.
     """
     whole = {path: found for path, found in footers.items() if not isinstance(found, str)}
     compacted = {path: its for path, found in whole.items() if (its := taken_in(found))}
     gone = {
-        path
+        path: other
         for path in whole
-        if compacted and path not in compacted and any(contents(path) in its for its in compacted.values())
+        if compacted and path not in compacted
+        for other, its in compacted.items()
+        if contents(path) in its
     }
     gone |= _contained(compacted, whole)
     alike: dict[tuple[int, int, int], list[str]] = {}
@@ -58,20 +60,19 @@ def copies_in(footers: Footers, contents: Callable[[str], str]) -> set[str]:
 
 def _contained(
     compacted: Mapping[str, frozenset[str]], footers: Mapping[str, parquet.FileMetaData]
-) -> set[str]:
-    """The paths of compacted files whose contents are all in another; of those with the same, the later.
+) -> dict[str, str]:
+    """Path of a compacted file → another that has all its contents; of those with the same, the first.
     Not one whose number of rows belies it: another program has written it, and left our metadata there."""
-    gone: set[str] = set()
+    gone: dict[str, str] = {}
     holders: dict[str, list[str]] = {}
     # The largest first: what a file is contained in comes before it.
     for path in sorted(compacted, key=lambda path: (-len(compacted[path]), path)):
         its = compacted[path]
-        if any(
-            its <= compacted[other]
-            and _has_rows_of(footers[other], footers[path], is_all=its == compacted[other])
-            for other in holders.get(next(iter(its)), ())
-        ):
-            gone.add(path)
+        for other in holders.get(next(iter(its)), ()):
+            is_all = its == compacted[other]
+            if its <= compacted[other] and _has_rows_of(footers[other], footers[path], is_all=is_all):
+                gone[path] = other
+                break
         else:
             for one in its:
                 holders.setdefault(one, []).append(path)
@@ -97,21 +98,20 @@ def _bounds(footer: parquet.FileMetaData) -> list[tuple[object, object]]:
 
 def _later_of_the_same(
     paths: list[str], footers: Mapping[str, parquet.FileMetaData], contents: Callable[[str], str]
-) -> set[str]:
+) -> dict[str, str]:
     """By their whole tables of contents first: each is looked at once, however many are of one shape."""
     if len(paths) == 1:
-        return set()
+        return {}
     alike: dict[bytes, list[str]] = {}
     for path in paths:
         alike.setdefault(_table_of(footers[path]), []).append(path)
-    found: set[str] = set()
+    found: dict[str, str] = {}
     for same in alike.values():
-        seen: set[str] = set()
+        first: dict[str, str] = {}
         for path in same if len(same) > 1 else ():
-            its = contents(path)
-            if its in seen:
-                found.add(path)
-            seen.add(its)
+            other = first.setdefault(contents(path), path)
+            if other != path:
+                found[path] = other
     return found
 
 

@@ -12,9 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final
 
-import pyarrow as pa
 from py4j.protocol import Py4JError
-from pyarrow import parquet
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
@@ -71,15 +69,7 @@ def _unread_by_arrow(folder: LogFolder, files: LogFiles) -> list[str]:
     wanted = {column.name for column in TABLES[files.table]}
 
     def is_readable(path: str) -> bool:
-        try:
-            with folder.filesystem.open_input_file(path.removeprefix(folder.scheme)) as file:
-                source = parquet.ParquetFile(file)
-                names = [name for name in source.schema_arrow.names if name in wanted]
-                for index in range(source.num_row_groups):
-                    source.read_row_group(index, columns=names, use_threads=False).validate(full=True)
-        except (pa.ArrowException, OSError):
-            return False
-        return True
+        return folder.is_readable(path.removeprefix(folder.scheme), wanted)
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return [

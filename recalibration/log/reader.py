@@ -3,19 +3,19 @@
 Every file's end is looked at first, where Parquet keeps its table of contents: a file that is cut off or no
 Parquet is *damaged*, and is named; it is then left out, or the run refused, as the caller has it. Files whose
 names begin with a dot or an underscore are being written, and are not there yet. What a compacted file has
-replaced is not there any more, even while it still is (compaction.py); a copy of a file is not read again
-(copies.py). Rows of another date, in whatever folder, do not count. Columns that an older file lacks get
-their defaults; those that a newer one has beyond ours are left. A log that has no roll-up but request rows is
-read from these (request_rows.py).
+replaced is not there any more, even while it still is (compaction.py), if that file is not damaged; a copy of
+a file is not read again (copies.py). Rows of another date, in whatever folder, do not count. Columns that an
+older file lacks get their defaults; those that a newer one has beyond ours are left. A log that has no
+roll-up but request rows is read from these (request_rows.py).
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import date
 from functools import cache, partial
 from types import MappingProxyType
@@ -71,6 +71,18 @@ class LogFiles:
     copies: list[str] = field(default_factory=list)
     """the same bytes as another's: counted once (copies.py)"""
     table: str = ROLLUP
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A table's files of one date, as they lie there at one moment; paths are without the scheme."""
+
+    footers: Footers
+    """of all, in order"""
+    replaced: Mapping[str, str]
+    """path → the compacted file beside it that has its rows"""
+    copies: Mapping[str, str]
+    """path of another → whose copy it is (copies.py)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +143,43 @@ class LogFolder:
         found = self.filesystem.get_file_info([path for path in paths if shown(path) == path])
         return [info.path for info in found if info.type is fs.FileType.NotFound]
 
-    def copies(self, footers: Footers) -> set[str]:
-        """Those of the files that are copies (copies.py). Raises OSError."""
-        return copies_in(footers, cache(partial(contents_of, self.filesystem)))
+    def listing(self, day: date, table: str, unreadable: Mapping[str, str] = _NONE) -> Listing:
+        """What lies there, and what counts elsewhere. A file that cannot be read, or is none of ours, stands
+        for no other: what it was made of may be all that there is of those rows.
+
+        `unreadable`: path, as LogFiles has it, → why; their ends do not tell it.
+        Raises LogError where files are removed all the time, OSError.
+        """
+        for _ in range(_LISTINGS):
+            footers = {
+                path: found
+                if isinstance(found, str)
+                else unreadable.get(self.scheme + path) or unlike(found, table) or found
+                for path, found in self.footers(self.files(day, table)).items()
+            }
+            replaced = replaced_in(footers)
+            try:
+                copies = copies_in(
+                    {path: found for path, found in footers.items() if path not in replaced},
+                    cache(partial(contents_of, self.filesystem)),
+                )
+            except FileNotFoundError:
+                continue
+            if not self.vanished([path for path, found in footers.items() if isinstance(found, str)]):
+                return Listing(footers, replaced, copies)
+        raise LogError(f"{self.scheme}{self.root}: files of {day} are removed all the time; what does so?")
+
+    def is_readable(self, path: str, wanted: Collection[str] | None = None) -> bool:
+        """Whether all pages of a file can be read; `wanted`: of these columns."""
+        try:
+            with self.filesystem.open_input_file(path) as file:
+                source = parquet.ParquetFile(file)
+                names = [name for name in source.schema_arrow.names if wanted is None or name in wanted]
+                for index in range(source.num_row_groups):
+                    source.read_row_group(index, columns=names, use_threads=False).validate(full=True)
+        except (pa.ArrowException, OSError):
+            return False
+        return True
 
 
 def is_written(path: str) -> bool:
@@ -150,36 +196,24 @@ def _s3(path: str) -> fs.S3FileSystem:
     return fs.S3FileSystem(endpoint_override=endpoint, region=region)
 
 
-def find_files(logs: str, day: date, table: str = ROLLUP) -> LogFiles:
-    """A table's files of `day` below `logs`. Empty: none."""
+def find_files(logs: str, day: date, table: str = ROLLUP, unreadable: Mapping[str, str] = _NONE) -> LogFiles:
+    """A table's files of `day` below `logs`. Empty: none. `unreadable`: as `LogFolder.listing`."""
     folder = LogFolder.of(logs)
-    for _ in range(_LISTINGS):
-        footers = {
-            path: found if isinstance(found, str) else unlike(found, table) or found
-            for path, found in folder.footers(folder.files(day, table)).items()
-        }
-        gone = replaced_in(footers)
-        try:
-            copies = folder.copies({path: found for path, found in footers.items() if path not in gone})
-        except FileNotFoundError:
-            continue
-        if not folder.vanished([path for path, found in footers.items() if isinstance(found, str)]):
-            break
-    else:
-        raise LogError(f"{logs}: files of {day} are removed all the time; what does so?")
+    found = folder.listing(day, table, unreadable)
+    gone = found.replaced.keys() | found.copies.keys()
     return LogFiles(
         good=[
             folder.scheme + path
-            for path, found in footers.items()
-            if not isinstance(found, str) and path not in gone | copies
+            for path, footer in found.footers.items()
+            if not isinstance(footer, str) and path not in gone
         ],
         damaged={
-            shown(folder.scheme + path): found
-            for path, found in footers.items()
-            if isinstance(found, str) and path not in gone
+            shown(folder.scheme + path): footer
+            for path, footer in found.footers.items()
+            if isinstance(footer, str) and path not in gone
         },
-        replaced=[folder.scheme + path for path in footers if path in gone],
-        copies=[folder.scheme + path for path in footers if path in copies],
+        replaced=[folder.scheme + path for path in found.footers if path in found.replaced],
+        copies=[folder.scheme + path for path in found.footers if path in found.copies],
         table=table,
     )
 
@@ -206,13 +240,14 @@ def unlike(footer: parquet.FileMetaData, table: str) -> str | None:
     return None
 
 
-def replaced_in(footers: dict[str, parquet.FileMetaData | str]) -> set[str]:
-    """The paths whose rows are in a compacted file beside them."""
-    gone: set[str] = set()
+def replaced_in(footers: Footers) -> dict[str, str]:
+    """Path of a file that is there → the compacted file beside it that has its rows."""
+    gone: dict[str, str] = {}
     for path, found in footers.items():
         if not isinstance(found, str):
             hour, _, its_name = path.rpartition("/")
-            gone.update(f"{hour}/{name}" for name in names_in(found, REPLACES_KEY) if name != its_name)
+            names = (f"{hour}/{name}" for name in names_in(found, REPLACES_KEY) if name != its_name)
+            gone |= {name: path for name in names if name in footers}
     return gone
 
 
@@ -222,19 +257,14 @@ def read_log(
     """All rows of a date, and the files they are in: the roll-up's, else the request rows'.
 
     `unreadable`: paths that an earlier try could not read (culprits.py), and why: damaged, too, but those
-    that another night has compacted since. Raises LogError where there is no file, or a damaged one that may
-    not be skipped.
+    that another night has compacted since; what they had replaced is read in their place. Raises LogError
+    where there is no file, or a damaged one that may not be skipped.
     """
-    files = find_files(logs, day)
+    files = find_files(logs, day, unreadable=unreadable)
     if not files.good and not files.damaged:
-        of_requests = find_files(logs, day, REQUESTS)
+        of_requests = find_files(logs, day, REQUESTS, unreadable)
         if of_requests.good or of_requests.damaged:
             files = of_requests
-    good = [path for path in files.good if path not in unreadable]
-    folder = LogFolder.of(logs)
-    gone = folder.vanished([path.removeprefix(folder.scheme) for path in unreadable]) if unreadable else []
-    left = {path: why for path, why in unreadable.items() if path.removeprefix(folder.scheme) not in gone}
-    files = replace(files, good=good, damaged=files.damaged | left)
     if not files.good and not files.damaged:
         raise LogError(f"no log of this date: no Parquet file in {logs.rstrip('/')}/{ROLLUP}/date={day}/")
     rows = read_table(spark, files, skip_damaged=skip_damaged)

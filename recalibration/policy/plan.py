@@ -211,7 +211,8 @@ def planned(
     worst, uses = _worst_of_days(kind, demands)
     # A day without a pooled state was seen at one proxy only.
     together = (pooled.get(day.age_days, day.demand.rate) for day in worst)
-    anchor = anchor_of(known.before, limit, uses, settings, known.grant, known.again)
+    # A float whether it is of a quota file, which may have it without digits, or of what a night has kept.
+    anchor = float(anchor_of(known.before, limit, uses, settings, known.grant, known.again))
     again = known.again
     base = limit if again is None else again.made_from(limit, known.grant, settings.max_step_up)
     proposal = propose(

@@ -58,7 +58,7 @@ class Standing:
     def has_made(self, limit: float, grant: float = 0.0) -> bool:
         """Whether that night's plans lead to this limit: a night may go a part of the way."""
         _, *limits = self.numbers
-        return min(limits) <= limit <= max(*limits, grant)
+        return min(limits) <= float(limit) <= max(*limits, grant)  # as it is kept: 2⁶³−1 is no float
 
     def made_from(self, limit: float, grant: float, max_step_up: float) -> float:
         """The limit before that night's plans, if they have led to this one, a grant's first step included;
@@ -67,7 +67,7 @@ class Standing:
         is_made = self.has_made(limit) or (
             self.has_made(limit, grant) and limit <= max_step_up * self.current
         )
-        return self.current if is_made else limit
+        return self.current if is_made and self.current != float(limit) else limit
 
 
 def anchor_of(

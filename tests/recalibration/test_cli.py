@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from sluice.proxy.cli.main import main
 from sluice.recalibration.log.compaction import PREFIX
+from sluice.recalibration.log.reader import LogError
 from testkit.access_log.access_logs import DAY, row, write
 
 SLUICE = str(Path(sys.executable).with_name("sluice"))
@@ -283,8 +284,16 @@ def test_with_apply_the_plan_is_in_the_quota_file_at_once(spark: SparkSession, j
     assert (job.folder / "quotas.yaml").read_text() == QUOTAS.replace("1000\n", "2000\n", 1)
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.EROFS, "Read-only file system"),
+        pytest.param(LogError("files are removed all the time"), marks=pytest.mark.long),
+    ],
+    ids=str,
+)
 def test_a_log_that_cannot_be_written_keeps_no_plan_from_being_applied(
-    spark: SparkSession, job: Job, monkeypatch: pytest.MonkeyPatch
+    error: Exception, spark: SparkSession, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     yesterday = datetime.now(UTC).date() - timedelta(days=1)
     throttled = [
@@ -292,13 +301,13 @@ def test_a_log_that_cannot_be_written_keeps_no_plan_from_being_applied(
     ]
     write(job.logs, throttled, day=yesterday)
 
-    def is_read_only(*_: object) -> NoReturn:
-        raise OSError(errno.EROFS, "Read-only file system", str(job.logs))
+    def failing(*_: object) -> NoReturn:
+        raise error
 
-    monkeypatch.setattr("sluice.recalibration.night.compact", is_read_only)
+    monkeypatch.setattr("sluice.recalibration.night.compact", failing)
     code, printed, told = job.run(f"--date={yesterday}", "--apply")
     assert (code, printed.splitlines()[0]) == (1, f"{job.out}/plans/{yesterday}-1"), told
-    assert "the plan is written; behind it: [Errno 30] Read-only file system" in told
+    assert f"the plan is written; behind it: {error}" in told
     assert (job.folder / "quotas.yaml").read_text() == QUOTAS.replace("1000\n", "2000\n", 1)
 
 

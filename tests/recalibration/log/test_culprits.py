@@ -71,6 +71,15 @@ def test_numbers_beyond_reason_need_not_overflow_to_be_found(
         damaged(spark, tmp_path, skip_damaged=False)
 
 
+def test_a_copy_of_a_mad_file_is_named_too_for_it_is_no_better(spark: SparkSession, tmp_path: Path) -> None:
+    """Compaction would make it a part of its hour's one file."""
+    write(tmp_path / "logs", [row(0, request_bytes=500)])
+    bad = write(tmp_path / "logs", [row(1, request_bytes=10**17)], "bad.parquet")
+    copied = bad.with_name("z-copy.parquet")
+    copied.write_bytes(bad.read_bytes())
+    assert damaged(spark, tmp_path).keys() == {str(bad), str(copied)}
+
+
 def test_a_file_of_which_spark_tells_no_name_is_found_among_others(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -115,3 +115,50 @@ def test_a_reader_who_has_listed_what_is_removed_meanwhile_looks_again(
     found = find_files(str(tmp_path), DAY)
     assert (len(found.good), found.damaged) == (1, {})
     assert seen(tmp_path) == [0, 1, 2, 10, 11, 12]
+
+
+def test_a_copy_that_another_removes_before_it_is_looked_at_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A FileNotFoundError ended the compaction, and told the night that it had not tidied up."""
+    three_minutes(tmp_path)
+    first = next(tmp_path.rglob("m0.parquet"))
+    first.with_name("z-copy.parquet").write_bytes(first.read_bytes())
+    footers = LogFolder.footers
+    calls = 0
+
+    def then_compacted(folder: LogFolder, paths: Any) -> Any:
+        nonlocal calls
+        found = footers(folder, paths)
+        calls += 1
+        if calls == 1:
+            compact(unlocked(tmp_path), DAY)
+        return found
+
+    monkeypatch.setattr(LogFolder, "footers", then_compacted)
+    done = compact(unlocked(tmp_path), DAY)
+    assert (done.files_before, done.files_after, list(done.left)) == (1, 1, [])
+    assert seen(tmp_path) == [0, 1, 2, 10, 11, 12]
+    assert len(names(tmp_path)) == 1
+
+
+def test_a_new_file_that_another_has_made_a_larger_one_of_is_left_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was "written, and cannot be read"."""
+    three_minutes(tmp_path)
+    check = compaction._check
+    is_first = True
+
+    def after_another(folder: LogFolder, path: str, *args: Any) -> None:
+        nonlocal is_first
+        if is_first and Path(path).name.startswith(PREFIX):
+            is_first = False
+            write(tmp_path, [row(9, request_bytes=99)], "late.parquet")
+            compact(unlocked(tmp_path), DAY)
+        check(folder, path, *args)
+
+    monkeypatch.setattr(compaction, "_check", after_another)
+    compact(unlocked(tmp_path), DAY)
+    assert seen(tmp_path) == [0, 1, 2, 10, 11, 12, 99]
+    assert len(names(tmp_path)) == 1
