@@ -32,6 +32,7 @@ from sluice.proxy.cli.options import (
     FileArgument,
     QuotasOption,
     in_words,
+    not_empty,
     the_file,
 )
 from sluice.proxy.cli.quotas import command as cli_quotas
@@ -213,15 +214,27 @@ def check(
 
 @quotas_app.command(epilog=EXIT_CODES_OF_MOST)
 def explain(
-    user: Annotated[str, typer.Option(help="The principal's name; without SASL everybody is ANONYMOUS.")],
+    user: Annotated[
+        str,
+        typer.Option(help="The principal's name; without SASL everybody is ANONYMOUS.", callback=not_empty),
+    ],
     client_id: Annotated[str, typer.Option(help="The client id; empty for none.")] = "",
     address: Annotated[
-        str, typer.Option(help="The client's IP address: for exempt rules, and its connection_creation_rate.")
+        str,
+        typer.Option(
+            help="The client's IP address: for exempt rules, and its connection_creation_rate.",
+            callback=not_empty,
+        ),
     ] = "",
     quotas: QuotasOption = None,
     config: ConfigOption = None,
     at: Annotated[
-        str, typer.Option(metavar="TIME", help="For schedules: `2026-12-05T01:30+01:00`; now if not given.")
+        str,
+        typer.Option(
+            metavar="TIME",
+            help="For schedules: `2026-12-05T01:30+01:00`; now if not given.",
+            callback=not_empty,
+        ),
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of tables.")] = False,
     bootstrap_server: ExplainedBrokerOption = "",
