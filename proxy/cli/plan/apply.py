@@ -150,7 +150,8 @@ def _applied(
         )
         kept.add(where, replaced)
         try:
-            place.become(choice.wanted, found)
+            # One limit that a server refuses would stop every night.
+            place.become(choice.wanted, found, in_part=True)
         except (ConfigError, CommandFailed):
             if bounds.is_unattended:
                 with suppress(ConfigError):
@@ -269,7 +270,7 @@ def _rolled_back(plan: Path, place: Place, record: Path | None, dry_run: bool) -
     others += [f"no longer granted: {described(whom_of_key(entity))}: {key}" for entity, key in ended]
     if not dry_run:
         if found:
-            place.become(wanted, found)
+            place.become(wanted, found, in_part=True)
         kept.forget(_id_of(place))
     return RolledBack(found, others)
 

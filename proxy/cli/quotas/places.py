@@ -53,8 +53,9 @@ class Place(Protocol):
         """Set and remove limits. False: all of it was so already."""
         ...
 
-    def become(self, wanted: Listing, found: Sequence[Difference]) -> None:
-        """Say the same as `wanted`, from which it has these differences."""
+    def become(self, wanted: Listing, found: Sequence[Difference], *, in_part: bool = False) -> None:
+        """Say the same as `wanted`, from which it has these differences. `in_part`: what a server does not
+        refuse is changed, though it refuses something; else nothing is."""
         ...
 
 
@@ -100,7 +101,7 @@ class QuotaFilePlace:
             before = self._text()
             return self._write(before, edited(before, self.name, changes))
 
-    def become(self, wanted: Listing, found: Sequence[Difference]) -> None:
+    def become(self, wanted: Listing, found: Sequence[Difference], *, in_part: bool = False) -> None:
         """Entries of which an option changes are written anew, without the comments within them;
         so are those in shadow mode that get or lose a limit."""
         with self.alone():

@@ -8,7 +8,7 @@ refused by name rather than left out; what the place cannot even tell is named b
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -50,7 +50,8 @@ _WAYS: Final = (
 
 
 class RemotePlace(ABC):
-    """A place (quota_commands.Place). Of several entities some may have been changed when one is refused."""
+    """A place (quota_commands.Place). Changes are tried before the first is made; but in part some entities
+    may have been changed when one is refused."""
 
     name: str
 
@@ -83,7 +84,7 @@ class RemotePlace(ABC):
         self._change_all(needed)
         return bool(needed)
 
-    def become(self, wanted: Listing, found: Sequence[Difference]) -> None:
+    def become(self, wanted: Listing, found: Sequence[Difference], *, in_part: bool = False) -> None:
         """Raises ConfigError for what cannot be kept there, CommandFailed for what is refused."""
         problems = [
             Problem(
@@ -99,23 +100,32 @@ class RemotePlace(ABC):
         for difference in found:
             limit = wanted.limits.get(difference.whom, {}).get(difference.key)
             changes.setdefault(difference.whom, {})[difference.key] = limit
-        self._change_all(changes)
+        self._change_all(changes, in_part=in_part)
 
-    def _change_all(self, changes: Mapping[Whom, Changes]) -> None:
+    def _change_all(self, changes: Mapping[Whom, Changes], *, in_part: bool = False) -> None:
         whoms = list(changes)
-        for start in range(0, len(whoms), ENTITIES_AT_ONCE):
-            some = whoms[start : start + ENTITIES_AT_ONCE]
-            refused = self._change({whom: changes[whom] for whom in some})
+        pieces = [
+            {whom: changes[whom] for whom in whoms[start : start + ENTITIES_AT_ONCE]}
+            for start in range(0, len(whoms), ENTITIES_AT_ONCE)
+        ]
+        if len(whoms) > 1 and not in_part:  # one is changed or not, as a whole
+            refused = [line for piece in pieces for line in self._change(piece, validate_only=True)]
             if refused:
-                raise CommandFailed("\n".join(f"{self.name}: {line}" for line in refused))
+                raise self._refused([*refused, "nothing is changed"])
+        for piece in pieces:
+            if refused := self._change(piece, validate_only=False):
+                raise self._refused(refused)
+
+    def _refused(self, lines: Iterable[str]) -> CommandFailed:
+        return CommandFailed("\n".join(f"{self.name}: {line}" for line in lines))
 
     @abstractmethod
     def _found(self) -> Listing:
         """All that the place tells, in any order."""
 
     @abstractmethod
-    def _change(self, changes: Mapping[Whom, Changes]) -> list[str]:
-        """Change these. Returns what was refused, a line for each entity."""
+    def _change(self, changes: Mapping[Whom, Changes], *, validate_only: bool) -> list[str]:
+        """Change these, or only see whether they can be. Returns what is refused, a line for each entity."""
 
 
 class SocketPlace(RemotePlace):
@@ -148,7 +158,7 @@ class SocketPlace(RemotePlace):
             untold=frozenset({SCHEDULE_KEY, OWN}) if sections is None else frozenset(),
         )
 
-    def _change(self, changes: Mapping[Whom, Changes]) -> list[str]:
+    def _change(self, changes: Mapping[Whom, Changes], *, validate_only: bool) -> list[str]:
         entries = [
             {
                 "entity": names_of(whom),
@@ -157,7 +167,7 @@ class SocketPlace(RemotePlace):
             }
             for whom, limits in changes.items()
         ]
-        answer = self._client.ask({"ask": "alter", "entries": entries})
+        answer = self._client.ask({"ask": "alter", "entries": entries, "validate_only": validate_only})
         return [
             f"{described(whom_of_names(result['entity']))}: {refusal(result['error_code'], result['error'])}"
             for result in answer["results"]

@@ -49,9 +49,10 @@ class QuotaServer(RemotePlace):
         }
         return Listing(limits, untold=UNTOLD)
 
-    def _change(self, changes: Mapping[Whom, Changes]) -> list[str]:
+    def _change(self, changes: Mapping[Whom, Changes], *, validate_only: bool) -> list[str]:
         entries = [_Entry(entity=_entity(whom), ops=list(_ops(limits))) for whom, limits in changes.items()]
-        answer = self.server.ask(AlterClientQuotasRequest(entries=entries, validate_only=False), _VERSION)
+        request = AlterClientQuotasRequest(entries=entries, validate_only=validate_only)
+        answer = self.server.ask(request, _VERSION)
         return [
             f"{described(_whom(entry.entity))}: {refusal(entry.error_code, entry.error_message)}"
             for entry in answer.entries

@@ -41,7 +41,8 @@ class Kept:
     async def alter(
         self, alterations: Sequence[Alteration], *, validate_only: bool, by: str
     ) -> Sequence[Result]:
-        self.kept += alterations
+        if not validate_only:
+            self.kept += alterations
         return [Result(alteration.parts, 0, None) for alteration in alterations]
 
 
