@@ -11,12 +11,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from sluice.proxy.cli.local_admin import SocketClient
 from sluice.proxy.cli.options import CommandFailed
 from sluice.proxy.cli.quotas.edit import Changes, Whom, canonical
-from sluice.proxy.cli.quotas.listing import OWN, Difference, Listing, described, is_own, sort_key
+from sluice.proxy.cli.quotas.listing import (
+    OWN,
+    Difference,
+    Listing,
+    Names,
+    as_double,
+    described,
+    is_own,
+    sort_key,
+)
 from sluice.proxy.cli.quotas.sections import SECTIONS
 from sluice.quotas.files.config_error import ConfigError, Problem
 from sluice.quotas.files.quota_file import (
@@ -41,6 +50,7 @@ _ERRORS: Final = {
 }
 
 
+_Told = TypeVar("_Told")
 _NOT_ADMIN: Final = 31
 _WAYS: Final = (
     "At a proxy, log in as one of its quotas.admins (--command-config FILE), or ask as its own user on its "
@@ -77,7 +87,7 @@ class RemotePlace(ABC):
             wanted = {
                 key: limit
                 for key, limit in limits.items()
-                if now.get(whom, {}).get(key) != limit or key in tried
+                if now.get(whom, {}).get(key) != _as_told(found, limit) or key in tried
             }
             if wanted:
                 needed[whom] = wanted
@@ -146,7 +156,7 @@ class SocketPlace(RemotePlace):
     def _found(self) -> Listing:
         """What the proxy has in force; of a limit that a schedule has set for now, the normal one."""
         answer = self._client.ask({"ask": "describe", "all": True})
-        entries = {whom_of_names(entry["entity"]): entry for entry in answer["entries"]}
+        entries, unnamable = split_by_name((entry["entity"], entry) for entry in answer["entries"])
         sections = answer.get("sections")  # None: a proxy of an older version, which tells less
         told = {} if sections is None else sections
         return Listing(
@@ -156,6 +166,7 @@ class SocketPlace(RemotePlace):
             {whom: tuple(entry[SCHEDULE_KEY]) for whom, entry in entries.items() if SCHEDULE_KEY in entry},
             frozenset(whom for whom, entry in entries.items() if entry.get(OVER_BUDGET_KEY) == REFUSE),
             untold=frozenset({SCHEDULE_KEY, OWN}) if sections is None else frozenset(),
+            unnamable=tuple((names, entry["limits"]) for names, entry in unnamable),
         )
 
     def _change(self, changes: Mapping[Whom, Changes], *, validate_only: bool) -> list[str]:
@@ -180,6 +191,25 @@ def whom_of_names(names: Mapping[str, str | None]) -> Whom:
     known = [key for key in ENTITY_KEYS if key in names]
     order = [*known, *(key for key in names if key not in ENTITY_KEYS)]
     return tuple((key, _canonical(key, names[key])) for key in order)
+
+
+def split_by_name(
+    found: Iterable[tuple[Mapping[str, str | None], _Told]],
+) -> tuple[dict[Whom, _Told], tuple[tuple[Names, _Told], ...]]:
+    """What is told of each entity, and what of those that no quota file can name: who is really called
+    <default>, which a broker takes, would be taken for the default."""
+    named: dict[Whom, _Told] = {}
+    unnamable = []
+    for names, told in found:
+        if DEFAULT_NAME in names.values():
+            unnamable.append((tuple(names.items()), told))
+        else:
+            named[whom_of_names(names)] = told
+    return named, tuple(unnamable)
+
+
+def _as_told(listing: Listing, limit: float | None) -> float | None:
+    return as_double(limit) if listing.has_doubles and limit is not None else limit
 
 
 def names_of(whom: Whom) -> dict[str, str | None]:

@@ -8,7 +8,15 @@ import pytest
 
 from sluice.proxy.cli.options import CommandFailed
 from sluice.proxy.cli.quotas.edit import Changes, Whom, whom_of
-from sluice.proxy.cli.quotas.listing import Listing, compared, described, differences, listing_of
+from sluice.proxy.cli.quotas.listing import (
+    Listing,
+    as_double,
+    compared,
+    described,
+    differences,
+    listing_of,
+    yaml_of,
+)
 from sluice.proxy.cli.quotas.remote import (
     ENTITIES_AT_ONCE,
     UNTOLD,
@@ -114,7 +122,7 @@ def test_all_that_is_refused_is_told_before_the_first_piece_is_changed() -> None
     names = whom_of({"user": "nobody"}), whom_of({"user": "nobody", "client-id": "app"})
     place = Kept({})
     with pytest.raises(CommandFailed) as caught:
-        place.alter(wanted | dict.fromkeys(names, {"producer_ids_rate": 3.0}))
+        place.alter(wanted | {name: {"producer_ids_rate": 3.0} for name in names})
     assert (place.limits, place.sent) == ({}, [])
     assert [line.count("nobody") for line in str(caught.value).splitlines()] == [1, 1, 0]
 
@@ -160,6 +168,24 @@ def test_names_are_those_of_kafkas_api_and_back() -> None:
     assert names_of(whom) == names
     assert whom_of_names({"ip": "2001:DB8::0:1"}) == (("ip", "2001:db8::1"),)
     assert whom_of_names({"ip": "a-host"}) == (("ip", "a-host"),)  # which a broker takes
+
+
+@pytest.mark.parametrize(
+    ("set_to", "told"), [(2**63 - 1, 2.0**63), (2**53 + 1, 2.0**53), (2**60 + 1, 2.0**60), (7, 7.0)]
+)
+def test_a_limit_is_that_of_a_place_that_has_doubles(set_to: int, told: float) -> None:
+    file = listing_of(f"quotas: [{{user: a, producer_byte_rate: {set_to}}}]", "file")
+    server = Listing({user("a"): {"producer_byte_rate": as_double(told)}}, has_doubles=True)
+    assert not list(differences(file, server))
+    assert not list(differences(server, file))
+    exported = listing_of(yaml_of(server), "export")
+    assert not list(differences(exported, server))
+    assert [len(list(differences(file, Listing({})))), len(list(differences(Listing({}), server)))] == [1, 1]
+
+
+def test_where_whole_numbers_are_kept_as_they_are_each_counts() -> None:
+    file = listing_of(f"quotas: [{{user: a, producer_byte_rate: {2**53 + 1}}}]", "file")
+    assert list(differences(file, Listing({user("a"): {"producer_byte_rate": 2.0**53}})))
 
 
 def test_a_list_is_in_one_order_wherever_it_comes_from() -> None:
