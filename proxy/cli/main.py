@@ -7,6 +7,7 @@ What a user did wrong is told without a traceback; a traceback means a fault of 
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
 from time import time
@@ -325,6 +326,8 @@ def decode(
     """
     from sluice.protocol.codec.decode import run as decode_lines
 
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8", errors="replace")  # a damaged line is a bad one, and no end
     raise typer.Exit(EXIT_FAILED if decode_lines(sys.stdin, sys.stdout, roundtrip) else 0)
 
 
