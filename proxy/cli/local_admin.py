@@ -118,13 +118,9 @@ def _check_url(url: str) -> None:
         is_port = parts.port != 0
     except ValueError:
         is_port = False
-    if not is_port or parts.scheme not in {"http", "https"} or not parts.hostname or not _is_plain(url):
+    is_visible = url.isascii() and url.isprintable() and " " not in url
+    if not is_port or parts.scheme not in {"http", "https"} or not parts.hostname or not is_visible:
         raise ConfigError([Problem(f"must be such as http://127.0.0.1:9308, is {url!r}", path="--url")])
-
-
-def _is_plain(text: str) -> bool:
-    """Of visible ASCII alone."""
-    return text.isascii() and text.isprintable() and " " not in text
 
 
 def _as_text(argument: str) -> str:
@@ -138,8 +134,8 @@ def _read_token(file: Path) -> str:
         token = file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise CommandFailed(f"{file}: cannot be read: {in_words(error)}") from None
-    if not _is_plain(token):
-        raise CommandFailed(f"{file}: must be a token alone: one line of ASCII, without blanks")
+    if not (token.isascii() and token.isprintable()):
+        raise CommandFailed(f"{file}: must be a token alone: one line of ASCII")
     return token
 
 

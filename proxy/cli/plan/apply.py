@@ -59,8 +59,8 @@ class RolledBack:
 
     found: list[Difference]
     others: list[str] = field(default_factory=list)
-    """limits that somebody has changed since, or put in shadow mode, and that stay; grants that end: a
-    sentence for each"""
+    """limits that somebody has changed since, given a schedule, or put in shadow mode, and that stay; grants
+    that end: a sentence for each"""
 
 
 def plan_file_of(path: Path) -> Path | None:
@@ -248,7 +248,9 @@ def _rolled_back(plan: Path, place: Place, record: Path | None, dry_run: bool) -
         if is_in_shadow and is_now != one.before is not None:
             others.append(f"{described(one.whom)}: {one.key} {IN_SHADOW}; left as it is")
         elif is_now == one.after:
-            if one.before is None:
+            if one.before is None and any(one.key in window for window in now.schedules.get(one.whom, ())):
+                others.append(f"{described(one.whom)}: {one.key} has a schedule now; left as it is")
+            elif one.before is None:
                 del limits[one.whom][one.key]
             else:
                 limits[one.whom][one.key] = one.before

@@ -16,7 +16,8 @@ from testkit.proxy.sluice_command import Sluice
     "url",
     [
         "http://[::1", "http://\udcff", "http://127.0.0.1:1/ x", "http://127.0.0.1:x", "http://127.0.0.1:99999",
-        "http://127.0.0.1:0", "http://a..b", "http://a\nb", f"http://{'a' * 64}", "http://", "ftp://x", "127.0.0.1:9308",
+        "http://127.0.0.1:0", "http://a..b", "http://a\nb", f"http://{'a' * 64}", "http://", "ftp://x",
+        "127.0.0.1:9308",
     ],
 )  # fmt: skip
 def test_what_is_no_url_is_refused(sluice: Sluice, command: tuple[str, ...], url: str) -> None:
@@ -25,12 +26,12 @@ def test_what_is_no_url_is_refused(sluice: Sluice, command: tuple[str, ...], url
     assert err.startswith("--url: must be such as http://127.0.0.1:9308, is ")
 
 
-@pytest.mark.parametrize("token", ["a\nb", "€", "a b"])
+@pytest.mark.parametrize("token", ["a\nb", "€"])
 def test_a_token_that_no_header_can_have_is_refused(folder: Path, sluice: Sluice, token: str) -> None:
     (folder / "token").write_text(token)
     code, out, err = sluice("top", "--once", "--url", "http://127.0.0.1:1", "--token-file", "token")
     assert (code, out) == (1, "")
-    assert err == "token: must be a token alone: one line of ASCII, without blanks\n"
+    assert err == "token: must be a token alone: one line of ASCII\n"
 
 
 def test_who_does_not_speak_http_is_told(sluice: Sluice) -> None:

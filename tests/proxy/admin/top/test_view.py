@@ -285,8 +285,8 @@ def test_what_is_no_proxy_is_told(
 ) -> None:
     assert run(monkeypatch, "--once", "--rows", "13", "--url", f"http://127.0.0.1:{port[0]}") == 1
     assert "is this a Sluice?" in capsys.readouterr().err
-    assert run(monkeypatch, "--once", "--url", "file:///etc/passwd") == 1
-    assert "must begin with http://" in capsys.readouterr().err
+    assert run(monkeypatch, "--once", "--url", "file:///etc/passwd") == 2
+    assert "must be such as http://" in capsys.readouterr().err
 
 
 def test_keys_sort_and_explain_and_quit_and_leave_the_terminal_as_it_was(port: tuple[int, list[str]]) -> None:

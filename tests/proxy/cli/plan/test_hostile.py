@@ -293,6 +293,32 @@ def test_a_limit_of_its_own_that_was_removed_does_not_come_back(
     assert file.read_bytes() == before
 
 
+def test_a_new_entry_that_has_got_a_schedule_stays_when_the_plan_is_rolled_back(tmp_path: Path) -> None:
+    """What a person has written there would go with it, and a schedule needs its limit."""
+    place = quotas(tmp_path, {"alice": 1_000, "<default>": 1_000})
+    place.file.write_text(place.file.read_text() + "  - {user: erin, consumer_byte_rate: 5}\n")
+    entries = [of(user, 700, 1_000, asked=900) for user in ("bob", "carol", "erin")]
+    made = plan(tmp_path, DAY, entries)
+    apply_plan(read_plan(made), place, today=TODAY)
+    text = place.file.read_text()
+    window = f"    schedule:\n      - {{days: [sat], {KEY}: 900}}\n"
+    text = text.replace('- user: "bob"\n', f'- user: "bob"\n{window}')
+    text = text.replace(
+        "{user: erin, consumer_byte_rate: 5,",
+        f"{{user: erin, schedule: [{{days: [sat], {KEY}: 900}}], consumer_byte_rate: 5,",
+    )
+    place.file.write_text(text.replace('- user: "carol"\n', '- user: "carol"\n    shadow: true\n'))
+    before = place.listing()
+    undone = roll_back(made, place)
+    assert [str(one) for one in undone.found] == [f"- user-principal 'carol': {KEY}=700 (shadow)"]
+    assert undone.others == [
+        f"user-principal '{user}': {KEY} has a schedule now; left as it is" for user in ("bob", "erin")
+    ]
+    carol = (("user", "carol"),)
+    assert place.listing().limits == {whom: its for whom, its in before.limits.items() if whom != carol}
+    assert place.listing().schedules == before.schedules
+
+
 def test_an_older_plan_that_does_not_say_whose_a_limit_is_goes_by_its_number(tmp_path: Path) -> None:
     place = quotas(tmp_path, {"<default>": 1_000})
     apply_plan(read_plan(plan(tmp_path, DAY, [of("alice", 700, 1_000)])), place, today=TODAY)

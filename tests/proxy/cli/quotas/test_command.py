@@ -331,3 +331,13 @@ def test_a_pipe_that_is_not_utf8_is_told_with_its_line(sluice: Sluice, file: Pat
     writer.start()
     assert sluice("quotas", "diff", "pipe", "-q", "quotas.yaml") == (2, "", "pipe:2: not UTF-8\n")
     writer.join(10.0)
+
+
+@pytest.mark.parametrize("value", ["1e308", "1e19", "9.3e18"])
+def test_a_number_is_set_however_large_it_is(sluice: Sluice, file: Path, value: str) -> None:
+    for user in ("alice", "new"):  # in an entry that is there, and in one of its own
+        done = configs(sluice, f"--alter --add-config request_percentage={value} --user {user}")
+        assert done[0] == 0, done
+        assert limit(file, QuotaKind.REQUEST, user) == float(value)
+    exported = sluice("quotas", "export", "-q", "quotas.yaml")[1]
+    assert sluice("quotas", "diff", "-", "-q", "quotas.yaml", stdin=exported) == (0, "", "")
