@@ -37,7 +37,13 @@ from sluice.proxy.cli.options import (
     the_file,
 )
 from sluice.proxy.cli.quotas import command as cli_quotas
-from sluice.proxy.cli.quotas.options import BrokerUserOption, CommandConfigOption, ExplainedBrokerOption
+from sluice.proxy.cli.quotas.options import (
+    BrokerUserOption,
+    CommandConfigOption,
+    ExplainedAddressOption,
+    ExplainedBrokerOption,
+    ExplainedUserOption,
+)
 from sluice.quotas.files.config_error import USER_TYPE, ConfigError
 
 if TYPE_CHECKING:
@@ -215,18 +221,9 @@ def check(
 
 @quotas_app.command(epilog=EXIT_CODES_OF_MOST)
 def explain(
-    user: Annotated[
-        str,
-        typer.Option(help="The principal's name; without SASL everybody is ANONYMOUS.", callback=not_empty),
-    ],
+    user: ExplainedUserOption,
     client_id: Annotated[str, typer.Option(help="The client id; empty for none.")] = "",
-    address: Annotated[
-        str,
-        typer.Option(
-            help="The client's IP address: for exempt rules, and its connection_creation_rate.",
-            callback=not_empty,
-        ),
-    ] = "",
+    address: ExplainedAddressOption = "",
     quotas: QuotasOption = None,
     config: ConfigOption = None,
     at: Annotated[

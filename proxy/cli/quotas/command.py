@@ -45,6 +45,7 @@ from sluice.proxy.cli.quotas.options import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from sluice.proxy.cli.quotas.arguments import Asked
     from sluice.proxy.cli.quotas.edit import Whom
     from sluice.proxy.cli.quotas.listing import Listing
     from sluice.proxy.cli.quotas.places import Place
@@ -90,9 +91,6 @@ def configs(
     --entity-name alice`. In a file comments stay, and a running proxy notices the change.
     """
     from sluice.proxy.cli.quotas.arguments import asked_of, changes_of
-    from sluice.proxy.cli.quotas.listing import unnamable_line
-    from sluice.proxy.cli.quotas.places import lines_of
-    from sluice.proxy.cli.quotas.remote import whom_of_names
     from sluice.proxy.cli.quotas.throttle_arguments import throttle_changes_of, throttled_of
 
     if alter == describe:
@@ -116,18 +114,25 @@ def configs(
     asked = asked_of(entity_type or [], entity_name or [], shorthands, alter=alter)
     place = place_of(quotas, config, bootstrap_server, command_config, admin_socket)
     if describe:
-        listing = place.listing()
-        for line in lines_of(listing, [whom for whom in listing.limits if asked.fits(whom)]):
-            print(line)
-        for names, its in listing.unnamable:
-            if asked.fits(whom_of_names(dict(names))):
-                print(unnamable_line(names, its))
+        _show(asked, place.listing())
         return
     limits = changes_of(add_config, delete_config, asked.whom)
     if not limits:
         raise typer.BadParameter("give --add-config KEY=VALUE or --delete-config KEY")
     _print_done(asked.shown(), place.written, done=place.alter({asked.whom: limits}))
     _print_in_shadow(place, asked.whom, [key for key, limit in limits.items() if limit is not None])
+
+
+def _show(asked: Asked, listing: Listing) -> None:
+    from sluice.proxy.cli.quotas.listing import unnamable_line
+    from sluice.proxy.cli.quotas.places import lines_of
+    from sluice.proxy.cli.quotas.remote import whom_of_names
+
+    for line in lines_of(listing, [whom for whom in listing.limits if asked.fits(whom)]):
+        print(line)
+    for names, its in listing.unnamable:
+        if asked.fits(whom_of_names(dict(names))):
+            print(unnamable_line(names, its))
 
 
 def _show_or_set_throttles(asked: Throttled, changes: Mapping[str, str | None] | None, place: Place) -> None:

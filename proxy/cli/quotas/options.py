@@ -41,6 +41,20 @@ BootstrapOption = Annotated[
         callback=not_empty,
     ),
 ]
+ExplainedUserOption = Annotated[
+    str,
+    typer.Option(
+        "--user", help="The principal's name; without SASL everybody is ANONYMOUS.", callback=not_empty
+    ),
+]
+ExplainedAddressOption = Annotated[
+    str,
+    typer.Option(
+        "--address",
+        help="The client's IP address: for exempt rules, and its connection_creation_rate.",
+        callback=not_empty,
+    ),
+]
 ExplainedBrokerOption = Annotated[
     str,
     typer.Option(
