@@ -102,7 +102,7 @@ def _parse(arguments: list[str]) -> None:
             option = options.get(word.split("=")[0])
             if option is None:
                 raise ValueError(f"sluice {shlex.join(arguments)}: no option {word}")
-            acts |= option.is_eager or option.callback is not None
+            acts |= option.is_eager or (option.callback is not None and not option.expose_value)
     if acts or hasattr(command, "commands"):  # --install-completion would be done, were it parsed
         return
     found = command.make_context(command.name, left)

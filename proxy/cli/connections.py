@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from sluice.proxy.admin.top.order import ConnectionSort
-from sluice.proxy.cli.options import AdminSocketOption, ConfigOption, FileArgument
+from sluice.proxy.cli.options import AdminSocketOption, ConfigOption, FileArgument, not_empty
 from sluice.proxy.cli.top import Output, TokenFileOption, UrlOption, console_of, source_of
 
 
@@ -23,6 +23,7 @@ def connections(
             "--user",
             metavar="NAME",
             help="Those of this user, client id or address; * and ? stand for any characters.",
+            callback=not_empty,
         ),
     ] = "",
     sort: Annotated[

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import socket
 import urllib.error
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from sluice.proxy.cli.options import CommandFailed, in_words
+from sluice.quotas.files.config_error import ConfigError, Problem
 
 _TIMEOUT_S: Final = 30.0
 _MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
@@ -71,7 +73,8 @@ class PortClient:
 
     def __init__(self, url: str, token_file: Path | None = None) -> None:
         """`url`: `http://host:9308`. `token_file`: with the token of admin.status.token_file, which is asked
-        for from other machines."""
+        for from other machines. Raises ConfigError for another URL."""
+        _check_url(url)
         self._url = url.rstrip("/")
         self._token_file = token_file
 
@@ -89,14 +92,12 @@ class PortClient:
         return self._get(f"{self._url}/connections?{asked}")
 
     def _get(self, url: str) -> dict[str, Any]:
-        if not url.startswith(("http://", "https://")):
-            raise CommandFailed(f"{self._url}: must begin with http://")
-        request = urllib.request.Request(url)  # noqa: S310  checked above
+        request = urllib.request.Request(url)  # noqa: S310  _check_url
         if self._token_file is not None:
             token = _read_token(self._token_file)
             request.add_unredirected_header("Authorization", f"Bearer {token}")
         try:
-            with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310  checked above
+            with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310  _check_url
                 return _parsed(answer.read(_MAX_ANSWER_BYTES), self._url)
         except urllib.error.HTTPError as error:
             with error:
@@ -105,6 +106,21 @@ class PortClient:
                 ) from None
         except (OSError, urllib.error.URLError) as error:
             raise CommandFailed(f"{self._url}: {in_words(error)}; does the proxy run?") from None
+        except http.client.HTTPException:
+            raise CommandFailed(f"{self._url}: the answer is no HTTP; is this a Sluice?") from None
+
+
+def _check_url(url: str) -> None:
+    """Raises ConfigError unless it is http(s)://HOST:PORT, and a path maybe, of what HTTP can carry."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        (parts.hostname or "").encode("idna")
+        is_port = parts.port != 0
+    except ValueError:
+        is_port = False
+    is_visible = url.isascii() and url.isprintable() and " " not in url
+    if not is_port or parts.scheme not in {"http", "https"} or not parts.hostname or not is_visible:
+        raise ConfigError([Problem(f"must be such as http://127.0.0.1:9308, is {url!r}", path="--url")])
 
 
 def _as_text(argument: str) -> str:
@@ -115,9 +131,12 @@ def _as_text(argument: str) -> str:
 def _read_token(file: Path) -> str:
     """Raises CommandFailed that names the file."""
     try:
-        return file.read_text(encoding="utf-8").strip()
+        token = file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise CommandFailed(f"{file}: cannot be read: {in_words(error)}") from None
+    if not (token.isascii() and token.isprintable()):
+        raise CommandFailed(f"{file}: must be a token alone: one line of ASCII")
+    return token
 
 
 def _detail(data: bytes) -> str:

@@ -7,6 +7,7 @@ What a user did wrong is told without a traceback; a traceback means a fault of 
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
 from time import time
@@ -32,10 +33,17 @@ from sluice.proxy.cli.options import (
     FileArgument,
     QuotasOption,
     in_words,
+    not_empty,
     the_file,
 )
 from sluice.proxy.cli.quotas import command as cli_quotas
-from sluice.proxy.cli.quotas.options import BrokerUserOption, CommandConfigOption, ExplainedBrokerOption
+from sluice.proxy.cli.quotas.options import (
+    BrokerUserOption,
+    CommandConfigOption,
+    ExplainedAddressOption,
+    ExplainedBrokerOption,
+    ExplainedUserOption,
+)
 from sluice.quotas.files.config_error import USER_TYPE, ConfigError
 
 if TYPE_CHECKING:
@@ -213,15 +221,18 @@ def check(
 
 @quotas_app.command(epilog=EXIT_CODES_OF_MOST)
 def explain(
-    user: Annotated[str, typer.Option(help="The principal's name; without SASL everybody is ANONYMOUS.")],
+    user: ExplainedUserOption,
     client_id: Annotated[str, typer.Option(help="The client id; empty for none.")] = "",
-    address: Annotated[
-        str, typer.Option(help="The client's IP address: for exempt rules, and its connection_creation_rate.")
-    ] = "",
+    address: ExplainedAddressOption = "",
     quotas: QuotasOption = None,
     config: ConfigOption = None,
     at: Annotated[
-        str, typer.Option(metavar="TIME", help="For schedules: `2026-12-05T01:30+01:00`; now if not given.")
+        str,
+        typer.Option(
+            metavar="TIME",
+            help="For schedules: `2026-12-05T01:30+01:00`; now if not given.",
+            callback=not_empty,
+        ),
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of tables.")] = False,
     bootstrap_server: ExplainedBrokerOption = "",
@@ -312,6 +323,8 @@ def decode(
     """
     from sluice.protocol.codec.decode import run as decode_lines
 
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8", errors="replace")  # a damaged line is a bad one, and no end
     raise typer.Exit(EXIT_FAILED if decode_lines(sys.stdin, sys.stdout, roundtrip) else 0)
 
 

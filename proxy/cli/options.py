@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
@@ -23,6 +23,9 @@ Exit codes: 0 no difference; 1 they differ, or one of them did not answer; 2 bad
 arguments."""
 
 
+_Value = TypeVar("_Value", str, list[str] | None)
+
+
 class CommandFailed(Exception):
     """What a command was to do could not be done. Told without a traceback; exit code 1."""
 
@@ -37,6 +40,16 @@ def in_words(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
     return str(inner or error) or type(error).__name__
+
+
+def not_empty(context: typer.Context, option: typer.CallbackParam, value: _Value) -> _Value:
+    """An option's callback. Raises typer.BadParameter if it was given as "": a shell's variable without a
+    value is never the same as no option, which mostly means all."""
+    source = context.get_parameter_source(option.name or "")
+    is_given = source is not None and source.name == "COMMANDLINE"
+    if is_given and "" in ([value] if isinstance(value, str) else value or ()):
+        raise typer.BadParameter("must not be empty")
+    return value
 
 
 ConfigOption = Annotated[

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from sluice.proxy.admin.top.order import Sort
-from sluice.proxy.cli.options import AdminSocketOption, ConfigOption, FileArgument
+from sluice.proxy.cli.options import AdminSocketOption, ConfigOption, FileArgument, not_empty
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,7 +25,9 @@ _PIPE_WIDTH: Final = 211
 _DEFAULT_URL = "http://127.0.0.1:9308"
 
 
-UrlOption = Annotated[str, typer.Option(metavar="URL", help=f"The admin port; {_DEFAULT_URL}.")]
+UrlOption = Annotated[
+    str, typer.Option(metavar="URL", help=f"The admin port; {_DEFAULT_URL}.", callback=not_empty)
+]
 TokenFileOption = Annotated[
     Path | None, typer.Option("--token-file", help="The token of admin.status.token_file.")
 ]
@@ -51,6 +53,7 @@ def top(
             "--user",
             metavar="NAME",
             help="Buckets of this user, client id or tenant; * and ? stand for any characters.",
+            callback=not_empty,
         ),
     ] = "",
     sort: Annotated[Sort, typer.Option("--sort", help="What comes first.")] = Sort.THROTTLED,

@@ -45,13 +45,20 @@ def read_bytes(file: Path, max_bytes: int) -> bytes:
 def read_text(file: Path, what: str, max_bytes: int = MAX_QUOTAS_BYTES) -> str:
     """The file's text. Raises ConfigError when it cannot be read, is too large or is not UTF-8."""
     try:
-        return read_bytes(file, max_bytes).decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
+        data = read_bytes(file, max_bytes)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise ConfigError([Problem(f"cannot read the {what} file: {reason}", source=str(file))]) from None
+    return text_of(data, str(file))
+
+
+def text_of(data: bytes, source: str) -> str:
+    """Its text, with ends of lines as Python's. Raises ConfigError when it is not UTF-8."""
+    try:
+        return data.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
-        raise ConfigError([Problem("not UTF-8", source=str(file), line=line)]) from None
+        raise ConfigError([Problem("not UTF-8", source=source, line=line)]) from None
 
 
 def read_given(file: Path, what: str) -> str:
@@ -59,10 +66,10 @@ def read_given(file: Path, what: str) -> str:
     try:
         with file.open("rb") as opened:
             is_regular = stat.S_ISREG(os.fstat(opened.fileno()).st_mode)
-            piped = None if is_regular else opened.read(MAX_QUOTAS_BYTES).decode("utf-8")
-    except (OSError, UnicodeDecodeError):
+            piped = None if is_regular else opened.read(MAX_QUOTAS_BYTES)
+    except OSError:
         piped = None
-    return read_text(file, what) if piped is None else piped
+    return read_text(file, what) if piped is None else text_of(piped, str(file))
 
 
 def load_quotas(file: Path) -> QuotaLimits:

@@ -59,8 +59,8 @@ class RolledBack:
 
     found: list[Difference]
     others: list[str] = field(default_factory=list)
-    """limits that somebody has changed since, or put in shadow mode, and that stay; grants that end: a
-    sentence for each"""
+    """limits that somebody has changed since, given a schedule, or put in shadow mode, and that stay; grants
+    that end: a sentence for each"""
 
 
 def plan_file_of(path: Path) -> Path | None:
@@ -150,7 +150,8 @@ def _applied(
         )
         kept.add(where, replaced)
         try:
-            place.become(choice.wanted, found)
+            # One limit that a server refuses would stop every night.
+            place.become(choice.wanted, found, in_part=True)
         except (ConfigError, CommandFailed):
             if bounds.is_unattended:
                 with suppress(ConfigError):
@@ -247,7 +248,9 @@ def _rolled_back(plan: Path, place: Place, record: Path | None, dry_run: bool) -
         if is_in_shadow and is_now != one.before is not None:
             others.append(f"{described(one.whom)}: {one.key} {IN_SHADOW}; left as it is")
         elif is_now == one.after:
-            if one.before is None:
+            if one.before is None and any(one.key in window for window in now.schedules.get(one.whom, ())):
+                others.append(f"{described(one.whom)}: {one.key} has a schedule now; left as it is")
+            elif one.before is None:
                 del limits[one.whom][one.key]
             else:
                 limits[one.whom][one.key] = one.before
@@ -269,7 +272,7 @@ def _rolled_back(plan: Path, place: Place, record: Path | None, dry_run: bool) -
     others += [f"no longer granted: {described(whom_of_key(entity))}: {key}" for entity, key in ended]
     if not dry_run:
         if found:
-            place.become(wanted, found)
+            place.become(wanted, found, in_part=True)
         kept.forget(_id_of(place))
     return RolledBack(found, others)
 

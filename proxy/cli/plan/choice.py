@@ -19,7 +19,7 @@ from typing import Final
 
 from sluice.proxy.cli.plan.file import PlanFile, PlannedLimit, cannot_be_named
 from sluice.proxy.cli.plan.nightly import allowed_tonight, those_with_room, weight_of
-from sluice.proxy.cli.quotas.edit import Whom, number
+from sluice.proxy.cli.quotas.edit import Whom
 from sluice.proxy.cli.quotas.listing import KAFKA_KEYS, Listing, described, merged
 from sluice.proxy.cli.quotas.lookup import limits_of
 from sluice.quotas.entity_key import LimitOrigin, in_force, key_of, match_of, origin_of
@@ -162,7 +162,8 @@ def _sorted(
             limit = _first_step(plan, limit, rooms.get(limit.key, inf))
         is_now = None if found is None else found[0]
         is_written = is_now is not None and is_now == written.get((limit.whom, limit.key))
-        is_changed = not is_written and is_now not in {limit.current, limit.proposed}
+        is_other = not is_written and is_now not in {limit.current, limit.proposed}
+        is_changed = is_other or limit.has_lost_its_own
         if may_be_granted and not is_changed:
             (choice.granted if is_reviewed else choice.waiting).append(limit)
             if limit.key in rooms:
@@ -181,25 +182,23 @@ def _sorted(
         elif is_changed or is_now is None:
             if is_reviewed or not stays:
                 changed.append(limit)
-            told = "there is none now" if is_now is None else f"is {number(is_now)} now"
-            choice.left_out.append((limit, f"was {number(limit.current)} when the plan was made, {told}"))
+            choice.left_out.append((limit, limit.was_and_is(is_now)))
         else:
             _go_on(limit, is_now, choice)
     return changed
 
 
 def _told_by_origin(plan: PlanFile, before: QuotaLimits) -> PlanFile:
-    """With those marked that have a default's limit here for any client id or address, as the plan says, too;
-    who was granted one counts in full from then on."""
+    """With those marked that have a default's limit here: for any client id or address, as the plan says,
+    too (who was granted one counts in full from then on); or where the plan says that it was their own."""
 
-    def is_of_anybody(limit: PlannedLimit) -> bool:
-        is_default = limit.asked is not None
-        return is_default and origin_of(before, limit.kind, limit.entity) is LimitOrigin.ANYBODY
+    def told(limit: PlannedLimit) -> PlannedLimit:
+        origin = origin_of(before, limit.kind, limit.entity)
+        is_of_anybody = limit.asked is not None and origin is LimitOrigin.ANYBODY
+        has_lost = limit.is_own and origin is not LimitOrigin.OWN
+        return replace(limit, is_of_anybody=is_of_anybody, has_lost_its_own=has_lost)
 
-    limits = tuple(
-        replace(limit, is_of_anybody=True) if is_of_anybody(limit) else limit for limit in plan.limits
-    )
-    return replace(plan, limits=limits)
+    return replace(plan, limits=tuple(map(told, plan.limits)))
 
 
 def _go_on(limit: PlannedLimit, is_now: float, choice: Choice) -> None:

@@ -14,7 +14,7 @@ from datetime import date
 from math import ceil
 from typing import Any, Final, NoReturn
 
-from sluice.proxy.cli.quotas.edit import Whom, canonical
+from sluice.proxy.cli.quotas.edit import Whom, canonical, number
 from sluice.quotas.files.config_error import ConfigError, Problem, shown, why_not_user
 from sluice.quotas.files.json_text import parse_json
 from sluice.quotas.files.quota_file import DEFAULT_NAME, ENTITY_KEYS
@@ -50,10 +50,20 @@ class PlannedLimit:
     """the plan has another limit for it"""
     is_of_anybody: bool = False
     """it is a default's, for any client id or address: names that cost nothing"""
+    is_own: bool = False
+    """the plan says that it is its own, by an entry with its name"""
+    has_lost_its_own: bool = False
+    """it was its own, and is a default's by now: somebody has removed it"""
 
     def room_taken(self, limit: float) -> float:
         """What it takes of its key's room if it is this: any other than now would be its own."""
         return limit if self.asked is None or limit != self.current else min(limit, self.asked)
+
+    def was_and_is(self, now: float | None) -> str:
+        """How the limit in force has changed since the plan was made. `now`: None: there is none."""
+        own, default = ("its own ", "a default's ") if self.has_lost_its_own else ("", "")
+        told = "there is none now" if now is None else f"is {default}{number(now)} now"
+        return f"was {own}{number(self.current)} when the plan was made, {told}"
 
     @property
     def key(self) -> str:
@@ -229,7 +239,7 @@ def _limit(item: Any) -> PlannedLimit:
         asked = None
     return PlannedLimit(
         kind, entity, whom, current, proposed, reason, review, confidence, up_to, first_step, asked,
-        proposed != current,
+        proposed != current, is_own="asked" in item and item["asked"] is None,
     )  # fmt: skip
 
 

@@ -5,7 +5,8 @@ Types and names are told in three ways, as by Kafka's own tool:
     --entity-type users --entity-default           the default; as a name in the quota file: `<default>`
     --user alice --client-defaults                 shorthands, in any order
 and as the KIPs write it: `--alter --entity-type users` alone is the default, too. A type without a name asks
-`--describe` for all of that type, no type for all; Kafka's tool refuses that. Source: ConfigCommand,
+`--describe` for all of that type, no type for all; Kafka's tool refuses that. An empty name, which is the
+default to Kafka's tool, is refused (options.not_empty). Source: ConfigCommand,
 ConfigCommandOptions.entityTypes, entityNames.
 """
 

@@ -31,6 +31,11 @@ _ESCAPE: Final = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)", re.DOTALL)
 _ESCAPED: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _PAIR: Final = re.compile(r"((?:\\.|[^\\=:\s])*)(?:\s*[=:]\s*|\s+|$)(.*)", re.DOTALL)
 _DEFAULT_TIMEOUT_MS: Final = 30_000
+_MAX_INT: Final = 2**31 - 1
+_DIGITS: Final = 20
+"""of a number, too many"""
+_MAX_STRING_BYTES: Final = 2**15 - 1
+"""of a text in Kafka's protocol"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,9 @@ def properties_of(text: str) -> dict[str, str]:
 
 def settings_of(properties: Mapping[str, str], source: str) -> ClientSettings:
     """Raises ConfigError that names `source` and key."""
+    for key, value in properties.items():
+        if not _is_text(value):
+            raise _error(source, key, "must be text, without U+0000 and halves of characters (\\ud800)")
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in _PROTOCOLS:
         raise _error(source, "security.protocol", f"must be one of {', '.join(_PROTOCOLS)}")
@@ -81,13 +89,16 @@ def settings_of(properties: Mapping[str, str], source: str) -> ClientSettings:
         mechanism = properties.get("sasl.mechanism", "GSSAPI")
         credentials = _credentials(properties, mechanism, source)
     timeout = properties.get("request.timeout.ms", str(_DEFAULT_TIMEOUT_MS))
-    if not timeout.isdecimal() or int(timeout) == 0:
-        raise _error(source, "request.timeout.ms", "must be a number of ms above 0")
+    if not timeout.isdecimal() or not 1 <= int(timeout[:_DIGITS]) <= _MAX_INT:
+        raise _error(source, "request.timeout.ms", f"must be a number of ms from 1 to {_MAX_INT}")
+    client_id = properties.get("client.id", "sluice")
+    if len(client_id.encode()) > _MAX_STRING_BYTES:
+        raise _error(source, "client.id", f"must have {_MAX_STRING_BYTES} bytes at most")
     return ClientSettings(
         tls=_tls(properties, source) if protocol.endswith("SSL") else None,
         mechanism=mechanism,
         credentials=credentials,
-        client_id=properties.get("client.id", "sluice"),
+        client_id=client_id,
         timeout_s=int(timeout) / 1000.0,
     )
 
@@ -97,10 +108,10 @@ def _credentials(properties: Mapping[str, str], mechanism: str, source: str) -> 
         raise _error(source, "sasl.mechanism", f"must be one of {', '.join(MECHANISMS)}")
     if mechanism == "OAUTHBEARER":
         key = "sasl.oauthbearer.token.endpoint.url"
-        url = urlparse(properties.get(key, ""))
-        if url.scheme != "file":
+        file = _path_of(properties.get(key, ""))
+        if file is None:
             raise _error(source, key, "must be a token's file, file:///…; tokens are not fetched")
-        token = read_text(Path(unquote(url.path)), "token").strip()
+        token = read_text(file, "token").strip()
         made: Credentials = TokenCredentials(SecretStr(token))
         fault = _fault(made, mechanism)
     else:
@@ -118,6 +129,24 @@ def _credentials(properties: Mapping[str, str], mechanism: str, source: str) -> 
     if fault:
         raise _error(source, key, fault)
     return made
+
+
+def _path_of(url: str) -> Path | None:
+    """None: it is no file's URL."""
+    try:
+        parts = urlparse(url)
+    except ValueError:
+        return None
+    path = unquote(parts.path)
+    return Path(path) if parts.scheme == "file" and "\0" not in path else None
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in value
 
 
 def _fault(credentials: Credentials, mechanism: str) -> str:
@@ -144,7 +173,7 @@ def _tls(properties: Mapping[str, str], source: str) -> ssl.SSLContext:
                 file.flush()
                 password = properties.get("ssl.key.password", "")
                 context.load_cert_chain(file.name, password=password)
-    except (ssl.SSLError, ValueError, OSError) as error:
+    except (ssl.SSLError, ValueError, TypeError, OSError) as error:  # a TypeError for what is not ASCII
         raise _error(source, key, f"cannot be used: {error}") from None
     return context
 
@@ -167,7 +196,8 @@ def _unescaped(text: str) -> str:
             return chr(int(found[1:], 16))
         return _ESCAPED.get(found, found)
 
-    return _ESCAPE.sub(character, text)
+    # Java's texts are of UTF-16: two escapes may be one character.
+    return _ESCAPE.sub(character, text).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
 def _unquoted(text: str) -> str:

@@ -45,6 +45,7 @@ from sluice.proxy.cli.quotas.options import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from sluice.proxy.cli.quotas.arguments import Asked
     from sluice.proxy.cli.quotas.edit import Whom
     from sluice.proxy.cli.quotas.listing import Listing
     from sluice.proxy.cli.quotas.places import Place
@@ -90,7 +91,6 @@ def configs(
     --entity-name alice`. In a file comments stay, and a running proxy notices the change.
     """
     from sluice.proxy.cli.quotas.arguments import asked_of, changes_of
-    from sluice.proxy.cli.quotas.places import lines_of
     from sluice.proxy.cli.quotas.throttle_arguments import throttle_changes_of, throttled_of
 
     if alter == describe:
@@ -114,15 +114,25 @@ def configs(
     asked = asked_of(entity_type or [], entity_name or [], shorthands, alter=alter)
     place = place_of(quotas, config, bootstrap_server, command_config, admin_socket)
     if describe:
-        listing = place.listing()
-        for line in lines_of(listing, [whom for whom in listing.limits if asked.fits(whom)]):
-            print(line)
+        _show(asked, place.listing())
         return
     limits = changes_of(add_config, delete_config, asked.whom)
     if not limits:
         raise typer.BadParameter("give --add-config KEY=VALUE or --delete-config KEY")
     _print_done(asked.shown(), place.written, done=place.alter({asked.whom: limits}))
     _print_in_shadow(place, asked.whom, [key for key, limit in limits.items() if limit is not None])
+
+
+def _show(asked: Asked, listing: Listing) -> None:
+    from sluice.proxy.cli.quotas.listing import unnamable_line
+    from sluice.proxy.cli.quotas.places import lines_of
+    from sluice.proxy.cli.quotas.remote import whom_of_names
+
+    for line in lines_of(listing, [whom for whom in listing.limits if asked.fits(whom)]):
+        print(line)
+    for names, its in listing.unnamable:
+        if asked.fits(whom_of_names(dict(names))):
+            print(unnamable_line(names, its))
 
 
 def _show_or_set_throttles(asked: Throttled, changes: Mapping[str, str | None] | None, place: Place) -> None:
@@ -236,10 +246,18 @@ def export(
     command_config: CommandConfigOption = None,
     admin_socket: AdminSocketOption = None,
 ) -> None:
-    """Print all quotas of a quota file or a server, as a quota file."""
-    from sluice.proxy.cli.quotas.listing import yaml_of
+    """Print all quotas of a quota file or a server, as a quota file.
 
-    print(yaml_of(place_of(quotas, config, bootstrap_server, command_config, admin_socket).listing()), end="")
+    A server may have what no quota file can: it is named on standard error, and the exit code is 1.
+    """
+    from sluice.proxy.cli.quotas.listing import faults_of, yaml_of
+
+    listing = place_of(quotas, config, bootstrap_server, command_config, admin_socket).listing()
+    text = yaml_of(listing)
+    print(text, end="")
+    if faults := faults_of(listing, text):
+        print("\n".join(faults), file=sys.stderr)
+        raise typer.Exit(EXIT_FAILED)
 
 
 def diff(
@@ -254,13 +272,15 @@ def diff(
 
     A line for each difference: `-` only FILE has it, `+` only the other has it, `~` both, with other limits.
     """
-    from sluice.proxy.cli.quotas.listing import compared
+    from sluice.proxy.cli.quotas.listing import compared, unnamable_lines
 
     other = place_of(quotas, config, bootstrap_server, command_config, admin_socket)
-    found, left_out = compared(_read(file), other.listing())
+    there = other.listing()
+    found, left_out = compared(_read(file), there)
     for difference in found:
         print(difference)
     _print_left_out(f"not compared, {other.name} cannot tell it", left_out)
+    _print_left_out(f"not compared, {other.name} has it", unnamable_lines(there))
     raise typer.Exit(EXIT_FAILED if found else 0)
 
 
@@ -326,7 +346,7 @@ def _print_left_out(why: str, left_out: list[str]) -> None:
 
 def _apply_quota_file(file: Path, place: Place, *, keep: bool, dry_run: bool) -> None:
     """Change what differs from FILE, and print each change. `keep`: remove nothing."""
-    from sluice.proxy.cli.quotas.listing import changes_at, merged, without_place
+    from sluice.proxy.cli.quotas.listing import changes_at, merged, unnamable_lines, without_place
     from sluice.proxy.cli.quotas.places import QuotaFilePlace
 
     is_new = False
@@ -335,6 +355,7 @@ def _apply_quota_file(file: Path, place: Place, *, keep: bool, dry_run: bool) ->
         is_new = place.is_new
     wanted, now = _read(file), place.listing()
     _print_left_out(f"left out, {place.name} has no place for it", without_place(wanted, now))
+    _print_left_out(f"stays as it is at {place.name}", unnamable_lines(now))
     if keep:
         wanted = merged(now, wanted)
     found = changes_at(now, wanted)

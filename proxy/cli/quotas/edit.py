@@ -32,6 +32,7 @@ Entry: TypeAlias = dict[str, Any]
 _Edit: TypeAlias = tuple[int, int, str]
 """from, to, what stands there then"""
 _BOM: Final = "\ufeff"
+_LONG_MAX: Final = 2**63 - 1
 _NOT_IN_YAML: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 """JSON may have them in a text as they are; YAML takes them for damage, or for the end of a line"""
 
@@ -95,12 +96,27 @@ def with_section(text: str, section: str, items: Sequence[Entry] | Mapping[str, 
     if root.flow_style:
         end = _end(root.value[-1][1])
         return f"{text[:end]}, {json.dumps(section)}: {shown}{text[end:]}"
-    return f"{text}{'' if text.endswith(chr(10)) else chr(10)}{section}: {shown}\n"
+    end = _document_end(text)
+    before = text[:end]
+    return f"{before}{'' if before.endswith(chr(10)) else chr(10)}{section}: {shown}\n{text[end:]}"
+
+
+def _document_end(text: str) -> int:
+    """Where `...` ends it, or the text does."""
+    for event in yaml.parse(text, Loader=CSafeLoader):
+        if isinstance(event, yaml.DocumentEndEvent) and event.explicit and event.start_mark is not None:
+            return event.start_mark.index
+    return len(text)
 
 
 def number(limit: float) -> str:
-    """As in a quota file: 1048576, not 1048576.0."""
-    return str(int(limit)) if limit == int(limit) else repr(float(limit))
+    """As in a quota file: 1048576, not 1048576.0; but 1e+308."""
+    return str(int(limit)) if _is_whole(limit) else repr(float(limit))
+
+
+def _is_whole(limit: float) -> bool:
+    """And may be a LONG: what is larger has more digits than YAML's reader takes."""
+    return limit <= _LONG_MAX and limit == int(limit)
 
 
 def _outcome(
@@ -248,7 +264,7 @@ def _shown(value: object) -> str:
 def _plain(entry: Entry) -> Entry:
     """Whole numbers without a point."""
     return {
-        key: int(value) if isinstance(value, float) and value == int(value) else value
+        key: int(value) if isinstance(value, float) and _is_whole(value) else value
         for key, value in entry.items()
     }
 

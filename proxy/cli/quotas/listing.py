@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeAlias
 
 from sluice.proxy.cli.quotas.edit import Entry, Whom, block_lines, entries_of, number, whom_of
 from sluice.proxy.cli.quotas.sections import SECTIONS, Sections, joined, section_lines, sections_of, told
+from sluice.quotas.files.config_error import QuotaFileError
 from sluice.quotas.files.quota_file import (
     DEFAULT_NAME,
     ENTITY_KEYS,
@@ -32,6 +33,9 @@ KAFKA_KEYS: Final = ("user", "client-id", "ip")
 """types of entities that Kafka's API knows"""
 OWN: Final = "own"
 """entities and sections that only Sluice has: tenants, client-id prefixes, exempt rules"""
+Names: TypeAlias = tuple[tuple[str, str | None], ...]
+"""(key, name) of each part of an entity, as Kafka's API has them: a null one is the default"""
+_LONG_MAX: Final = 2**63 - 1
 _NAMES_OF_KEYS: Final = {"user": "user-principal"}
 """where Kafka's tool has another name than the quota file"""
 
@@ -54,6 +58,11 @@ class Listing:
     """what the source has no words for: keys of options, and OWN"""
     takes_own: bool = True
     """OWN can be changed there; False: by Kafka's API, which knows no such thing"""
+    has_doubles: bool = False
+    """as Kafka's API has limits: of whole numbers above 2⁵³ several are one"""
+    unnamable: tuple[tuple[Names, Mapping[str, float]], ...] = ()
+    """entities with their limits, in no other field, that no quota file can name: who is really called
+    <default>"""
 
     def limits_of(self, whom: Whom) -> dict[str, tuple[float, bool]]:
         """By config key: the limit, and whether it is in shadow mode."""
@@ -129,11 +138,43 @@ def yaml_of(listing: Listing) -> str:
     return text
 
 
+def faults_of(listing: Listing, text: str) -> list[str]:
+    """What is wrong with an export: entities that it leaves out, and what no quota file can have.
+
+    `text`: that of `yaml_of`. A broker takes names and numbers that Sluice does not.
+    """
+    if listing.takes_own:  # a quota file, which was read
+        return []
+    found = [f"left out, {one}" for one in unnamable_lines(listing)]
+    try:
+        parse_quotas(text, "as printed")
+    except QuotaFileError as error:
+        found += ["no quota file can have all that is printed:", *map(str, error.problems)]
+    return found
+
+
+def unnamable_lines(listing: Listing) -> list[str]:
+    """Each entity that no quota file can name, with its limits."""
+    return [
+        f"no quota file can name it: {described_names(names)}: "
+        + ", ".join(f"{key}={number(limit)}" for key, limit in limits.items())
+        for names, limits in listing.unnamable
+    ]
+
+
+def as_double(limit: float) -> float:
+    """As a place tells a limit that has doubles: 2⁶³, Java's Long.MAX_VALUE as one, is what it was set to."""
+    double = float(limit)
+    return _LONG_MAX if double == _LONG_MAX + 1 else double
+
+
 def differences(left: Listing, right: Listing) -> Iterator[Difference]:
     """Entity by entity, key by key: in the order of `left`, then what only `right` has.
 
     Sections are compared where both sources have a place for them.
     """
+    if left.has_doubles != right.has_doubles:
+        left, right = (_with_doubles(one) for one in (left, right))
     for whom in [*left.limits, *(whom for whom in right.limits if whom not in left.limits)]:
         ours, theirs = left.limits_of(whom), right.limits_of(whom)
         for key in [*ours, *(key for key in theirs if key not in ours)]:
@@ -151,6 +192,11 @@ def differences(left: Listing, right: Listing) -> Iterator[Difference]:
             for key in [*ours_told, *(key for key in theirs_told if key not in ours_told)]:
                 if ours_told.get(key) != theirs_told.get(key):
                     yield Difference((), key, ours_told.get(key), theirs_told.get(key), name)
+
+
+def _with_doubles(listing: Listing) -> Listing:
+    limits = {whom: {key: as_double(its[key]) for key in its} for whom, its in listing.limits.items()}
+    return replace(listing, limits=limits)
 
 
 def compared(left: Listing, right: Listing) -> tuple[list[Difference], list[str]]:
@@ -219,18 +265,32 @@ def merged(base: Listing, over: Listing) -> Listing:
 def described(whom: Whom) -> str:
     """As Kafka's tool names an entity: `user-principal 'alice', the default client-id`; but clients name
     themselves, and here no name steers a terminal."""
+    return described_names(tuple((key, None if name == DEFAULT_NAME else name) for key, name in whom))
+
+
+def described_names(names: Names) -> str:
+    """The same of names as Kafka's API has them."""
     return ", ".join(
-        f"the default {kind}" if name == DEFAULT_NAME else f"{kind} '{printable(name)}'"
-        for kind, name in ((_NAMES_OF_KEYS.get(key, key), name) for key, name in whom)
+        f"the default {kind}" if name is None else f"{kind} '{printable(name)}'"
+        for kind, name in ((_NAMES_OF_KEYS.get(key, key), name) for key, name in names)
     )
 
 
 def kafka_line(whom: Whom, limits: Mapping[str, float]) -> str:
     """A line of `kafka-configs --describe`, as Kafka's tool prints it, save for the order of the keys."""
+    return _kafka_line(described(whom), limits)
+
+
+def unnamable_line(names: Names, limits: Mapping[str, float]) -> str:
+    """The same of an entity that no quota file can name."""
+    return f"{_kafka_line(described_names(names), limits)} (not the default, but really called so)"
+
+
+def _kafka_line(who: str, limits: Mapping[str, float]) -> str:
     known = [key for key in KIND_BY_KEY if key in limits]
     keys = [*known, *(key for key in limits if key not in known)]
     shown = ", ".join(f"{key}={java_double(limits[key])}" for key in keys)
-    return f"Quota configs for {described(whom)} are {shown}"
+    return f"Quota configs for {who} are {shown}"
 
 
 def java_double(value: float) -> str:

@@ -7,6 +7,8 @@ from typing import Annotated, Final
 
 import typer
 
+from sluice.proxy.cli.options import not_empty
+
 _SHORT: Final = "As Kafka's shorthands"
 """the heading under which the help lists them"""
 
@@ -36,6 +38,21 @@ BootstrapOption = Annotated[
         "--bootstrap-server",
         metavar="HOST:PORT,…",
         help="A proxy that keeps quotas in a topic, or Kafka itself.",
+        callback=not_empty,
+    ),
+]
+ExplainedUserOption = Annotated[
+    str,
+    typer.Option(
+        "--user", help="The principal's name; without SASL everybody is ANONYMOUS.", callback=not_empty
+    ),
+]
+ExplainedAddressOption = Annotated[
+    str,
+    typer.Option(
+        "--address",
+        help="The client's IP address: for exempt rules, and its connection_creation_rate.",
+        callback=not_empty,
     ),
 ]
 ExplainedBrokerOption = Annotated[
@@ -44,12 +61,15 @@ ExplainedBrokerOption = Annotated[
         "--bootstrap-server",
         metavar="HOST:PORT,…",
         help="Beside a file or socket: a broker, asked for limits of its own. Alone: the place to ask.",
+        callback=not_empty,
     ),
 ]
 BrokerUserOption = Annotated[
     str,
     typer.Option(
-        metavar="NAME", help="Whom the broker takes the client for, where the proxy logs in by itself."
+        metavar="NAME",
+        help="Whom the broker takes the client for, where the proxy logs in by itself.",
+        callback=not_empty,
     ),
 ]
 CommandConfigOption = Annotated[
@@ -89,16 +109,25 @@ EntityNameOption = Annotated[
         "--entity-name",
         metavar="NAME",
         help="The name; the n-th is of the n-th type. None with --alter: default.",
+        callback=not_empty,
     ),
 ]
 EntityDefaultOption = Annotated[
     bool, typer.Option("--entity-default", help="In the place of a name: all without an entry.")
 ]
-UserOption = Annotated[str, typer.Option("--user", metavar="NAME", help="A user.", rich_help_panel=_SHORT)]
-ClientOption = Annotated[
-    str, typer.Option("--client", metavar="CLIENT-ID", help="A client id.", rich_help_panel=_SHORT)
+UserOption = Annotated[
+    str, typer.Option("--user", metavar="NAME", help="A user.", rich_help_panel=_SHORT, callback=not_empty)
 ]
-IpOption = Annotated[str, typer.Option("--ip", metavar="ADDRESS", help="An address.", rich_help_panel=_SHORT)]
+ClientOption = Annotated[
+    str,
+    typer.Option(
+        "--client", metavar="CLIENT-ID", help="A client id.", rich_help_panel=_SHORT, callback=not_empty
+    ),
+]
+IpOption = Annotated[
+    str,
+    typer.Option("--ip", metavar="ADDRESS", help="An address.", rich_help_panel=_SHORT, callback=not_empty),
+]
 UserDefaultsOption = Annotated[
     bool, typer.Option("--user-defaults", help="All other users.", rich_help_panel=_SHORT)
 ]

@@ -21,7 +21,7 @@ from sluice.proxy.cli.quotas.edit import Changes, Whom, edited, with_section
 from sluice.proxy.cli.quotas.listing import Difference, Listing, differences, kafka_line, listing_of
 from sluice.proxy.cli.quotas.sections import in_the_file
 from sluice.quotas.files.config_error import Problem, QuotaFileError
-from sluice.quotas.files.load import MAX_QUOTAS_BYTES, read_given, read_text
+from sluice.quotas.files.load import MAX_QUOTAS_BYTES, read_given, read_text, text_of
 from sluice.quotas.files.quota_file import parse_quotas
 
 STANDARD_INPUT: Final = "-"
@@ -53,8 +53,9 @@ class Place(Protocol):
         """Set and remove limits. False: all of it was so already."""
         ...
 
-    def become(self, wanted: Listing, found: Sequence[Difference]) -> None:
-        """Say the same as `wanted`, from which it has these differences."""
+    def become(self, wanted: Listing, found: Sequence[Difference], *, in_part: bool = False) -> None:
+        """Say the same as `wanted`, from which it has these differences. `in_part`: what a server does not
+        refuse is changed, though it refuses something; else nothing is."""
         ...
 
 
@@ -88,7 +89,9 @@ class QuotaFilePlace:
         """The text, of a pipe too. Raises ConfigError if it cannot be read."""
         if self.is_new:
             return _NO_LIMITS
-        return sys.stdin.read() if str(self.file) == STANDARD_INPUT else read_given(self.file, "quota")
+        if str(self.file) == STANDARD_INPUT:  # as UTF-8, whatever the locale, as a file is
+            return text_of(sys.stdin.buffer.read(MAX_QUOTAS_BYTES), self.name)
+        return read_given(self.file, "quota")
 
     def listing(self) -> Listing:
         """Raises ConfigError if the file cannot be used."""
@@ -100,7 +103,7 @@ class QuotaFilePlace:
             before = self._text()
             return self._write(before, edited(before, self.name, changes))
 
-    def become(self, wanted: Listing, found: Sequence[Difference]) -> None:
+    def become(self, wanted: Listing, found: Sequence[Difference], *, in_part: bool = False) -> None:
         """Entries of which an option changes are written anew, without the comments within them;
         so are those in shadow mode that get or lose a limit."""
         with self.alone():

@@ -8,15 +8,24 @@ refused by name rather than left out; what the place cannot even tell is named b
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from sluice.proxy.cli.local_admin import SocketClient
 from sluice.proxy.cli.options import CommandFailed
 from sluice.proxy.cli.quotas.edit import Changes, Whom, canonical
-from sluice.proxy.cli.quotas.listing import OWN, Difference, Listing, described, is_own, sort_key
+from sluice.proxy.cli.quotas.listing import (
+    OWN,
+    Difference,
+    Listing,
+    Names,
+    as_double,
+    described,
+    is_own,
+    sort_key,
+)
 from sluice.proxy.cli.quotas.sections import SECTIONS
 from sluice.quotas.files.config_error import ConfigError, Problem
 from sluice.quotas.files.quota_file import (
@@ -41,6 +50,7 @@ _ERRORS: Final = {
 }
 
 
+_Told = TypeVar("_Told")
 _NOT_ADMIN: Final = 31
 _WAYS: Final = (
     "At a proxy, log in as one of its quotas.admins (--command-config FILE), or ask as its own user on its "
@@ -50,7 +60,8 @@ _WAYS: Final = (
 
 
 class RemotePlace(ABC):
-    """A place (quota_commands.Place). Of several entities some may have been changed when one is refused."""
+    """A place (quota_commands.Place). Changes are tried before the first is made; but in part some entities
+    may have been changed when one is refused."""
 
     name: str
 
@@ -76,14 +87,14 @@ class RemotePlace(ABC):
             wanted = {
                 key: limit
                 for key, limit in limits.items()
-                if now.get(whom, {}).get(key) != limit or key in tried
+                if now.get(whom, {}).get(key) != _as_told(found, limit) or key in tried
             }
             if wanted:
                 needed[whom] = wanted
         self._change_all(needed)
         return bool(needed)
 
-    def become(self, wanted: Listing, found: Sequence[Difference]) -> None:
+    def become(self, wanted: Listing, found: Sequence[Difference], *, in_part: bool = False) -> None:
         """Raises ConfigError for what cannot be kept there, CommandFailed for what is refused."""
         problems = [
             Problem(
@@ -99,23 +110,32 @@ class RemotePlace(ABC):
         for difference in found:
             limit = wanted.limits.get(difference.whom, {}).get(difference.key)
             changes.setdefault(difference.whom, {})[difference.key] = limit
-        self._change_all(changes)
+        self._change_all(changes, in_part=in_part)
 
-    def _change_all(self, changes: Mapping[Whom, Changes]) -> None:
+    def _change_all(self, changes: Mapping[Whom, Changes], *, in_part: bool = False) -> None:
         whoms = list(changes)
-        for start in range(0, len(whoms), ENTITIES_AT_ONCE):
-            some = whoms[start : start + ENTITIES_AT_ONCE]
-            refused = self._change({whom: changes[whom] for whom in some})
+        pieces = [
+            {whom: changes[whom] for whom in whoms[start : start + ENTITIES_AT_ONCE]}
+            for start in range(0, len(whoms), ENTITIES_AT_ONCE)
+        ]
+        if len(whoms) > 1 and not in_part:  # one is changed or not, as a whole
+            refused = [line for piece in pieces for line in self._change(piece, validate_only=True)]
             if refused:
-                raise CommandFailed("\n".join(f"{self.name}: {line}" for line in refused))
+                raise self._refused([*refused, "nothing is changed"])
+        for piece in pieces:
+            if refused := self._change(piece, validate_only=False):
+                raise self._refused(refused)
+
+    def _refused(self, lines: Iterable[str]) -> CommandFailed:
+        return CommandFailed("\n".join(f"{self.name}: {line}" for line in lines))
 
     @abstractmethod
     def _found(self) -> Listing:
         """All that the place tells, in any order."""
 
     @abstractmethod
-    def _change(self, changes: Mapping[Whom, Changes]) -> list[str]:
-        """Change these. Returns what was refused, a line for each entity."""
+    def _change(self, changes: Mapping[Whom, Changes], *, validate_only: bool) -> list[str]:
+        """Change these, or only see whether they can be. Returns what is refused, a line for each entity."""
 
 
 class SocketPlace(RemotePlace):
@@ -136,7 +156,7 @@ class SocketPlace(RemotePlace):
     def _found(self) -> Listing:
         """What the proxy has in force; of a limit that a schedule has set for now, the normal one."""
         answer = self._client.ask({"ask": "describe", "all": True})
-        entries = {whom_of_names(entry["entity"]): entry for entry in answer["entries"]}
+        entries, unnamable = split_by_name((entry["entity"], entry) for entry in answer["entries"])
         sections = answer.get("sections")  # None: a proxy of an older version, which tells less
         told = {} if sections is None else sections
         return Listing(
@@ -146,9 +166,10 @@ class SocketPlace(RemotePlace):
             {whom: tuple(entry[SCHEDULE_KEY]) for whom, entry in entries.items() if SCHEDULE_KEY in entry},
             frozenset(whom for whom, entry in entries.items() if entry.get(OVER_BUDGET_KEY) == REFUSE),
             untold=frozenset({SCHEDULE_KEY, OWN}) if sections is None else frozenset(),
+            unnamable=tuple((names, entry["limits"]) for names, entry in unnamable),
         )
 
-    def _change(self, changes: Mapping[Whom, Changes]) -> list[str]:
+    def _change(self, changes: Mapping[Whom, Changes], *, validate_only: bool) -> list[str]:
         entries = [
             {
                 "entity": names_of(whom),
@@ -157,7 +178,7 @@ class SocketPlace(RemotePlace):
             }
             for whom, limits in changes.items()
         ]
-        answer = self._client.ask({"ask": "alter", "entries": entries})
+        answer = self._client.ask({"ask": "alter", "entries": entries, "validate_only": validate_only})
         return [
             f"{described(whom_of_names(result['entity']))}: {refusal(result['error_code'], result['error'])}"
             for result in answer["results"]
@@ -170,6 +191,25 @@ def whom_of_names(names: Mapping[str, str | None]) -> Whom:
     known = [key for key in ENTITY_KEYS if key in names]
     order = [*known, *(key for key in names if key not in ENTITY_KEYS)]
     return tuple((key, _canonical(key, names[key])) for key in order)
+
+
+def split_by_name(
+    found: Iterable[tuple[Mapping[str, str | None], _Told]],
+) -> tuple[dict[Whom, _Told], tuple[tuple[Names, _Told], ...]]:
+    """What is told of each entity, and what of those that no quota file can name: who is really called
+    <default>, which a broker takes, would be taken for the default."""
+    named: dict[Whom, _Told] = {}
+    unnamable = []
+    for names, told in found:
+        if DEFAULT_NAME in names.values():
+            unnamable.append((tuple(names.items()), told))
+        else:
+            named[whom_of_names(names)] = told
+    return named, tuple(unnamable)
+
+
+def _as_told(listing: Listing, limit: float | None) -> float | None:
+    return as_double(limit) if listing.has_doubles and limit is not None else limit
 
 
 def names_of(whom: Whom) -> dict[str, str | None]:

@@ -15,8 +15,15 @@ from sluice.proxy.cli.options import CommandFailed
 from sluice.proxy.cli.quotas.client_properties import ClientSettings
 from sluice.proxy.cli.quotas.edit import Changes, Whom
 from sluice.proxy.cli.quotas.kafka_server import KafkaServer
-from sluice.proxy.cli.quotas.listing import Listing, described
-from sluice.proxy.cli.quotas.remote import UNTOLD, RemotePlace, names_of, refusal, whom_of_names
+from sluice.proxy.cli.quotas.listing import Listing, as_double, described
+from sluice.proxy.cli.quotas.remote import (
+    UNTOLD,
+    RemotePlace,
+    names_of,
+    refusal,
+    split_by_name,
+    whom_of_names,
+)
 
 _VERSION: Final = 1
 _Entry: Final = AlterClientQuotasRequest.EntryData
@@ -43,15 +50,19 @@ class QuotaServer(RemotePlace):
         answer = self.server.ask(DescribeClientQuotasRequest(components=[], strict=False), _VERSION)
         if answer.error_code:
             raise CommandFailed(f"{self.name}: {refusal(answer.error_code, answer.error_message)}")
-        limits = {
-            _whom(entry.entity): {value.key: float(value.value) for value in entry.values}
+        limits, unnamable = split_by_name(
+            (
+                {part.entity_type: part.entity_name for part in entry.entity},
+                {value.key: as_double(value.value) for value in entry.values},
+            )
             for entry in answer.entries or []
-        }
-        return Listing(limits, untold=UNTOLD)
+        )
+        return Listing(limits, untold=UNTOLD, has_doubles=True, unnamable=unnamable)
 
-    def _change(self, changes: Mapping[Whom, Changes]) -> list[str]:
+    def _change(self, changes: Mapping[Whom, Changes], *, validate_only: bool) -> list[str]:
         entries = [_Entry(entity=_entity(whom), ops=list(_ops(limits))) for whom, limits in changes.items()]
-        answer = self.server.ask(AlterClientQuotasRequest(entries=entries, validate_only=False), _VERSION)
+        request = AlterClientQuotasRequest(entries=entries, validate_only=validate_only)
+        answer = self.server.ask(request, _VERSION)
         return [
             f"{described(_whom(entry.entity))}: {refusal(entry.error_code, entry.error_message)}"
             for entry in answer.entries

@@ -14,7 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from kafka.protocol.admin import AlterClientQuotasRequest
 
+from sluice.proxy.cli.quotas.client_properties import ClientSettings
+from sluice.proxy.cli.quotas.server import QuotaServer
 from testkit.kafka.java_tools import run_tool
 from testkit.kafka.node import USERS, KafkaNode
 from testkit.kafka.sasl_clients import java_client_properties, write_properties
@@ -203,6 +206,82 @@ def test_exempt_rules_for_which_a_server_has_no_place_are_named(kafka: KafkaNode
     assert done.stderr.endswith("; and 2 more\n")
     told = sluice("quotas", "diff", file, *server).stderr
     assert told.startswith(f"not compared, {kafka.bootstrap} cannot tell it: exempt: {{")
+
+
+def test_nothing_is_changed_where_one_limit_is_refused(kafka: KafkaNode, tmp_path: Path) -> None:
+    """By a broker, which has no limit of producer ids; its line names whose it is."""
+    file = tmp_path / "quotas.yaml"
+    file.write_text(
+        "quotas:\n  - {user: a-1, producer_byte_rate: 5}\n  - {user: z-9, producer_ids_rate: 3}\n"
+    )
+    done = sluice("quotas", "apply", file, "--bootstrap-server", kafka.bootstrap, "--keep")
+    assert done.returncode == 1
+    assert "user-principal 'z-9': error 42 INVALID_REQUEST: Invalid configuration key" in done.stderr
+    assert "a-1" not in configs(kafka, "--describe", "--entity-type", "users")
+
+
+def test_the_largest_limits_of_a_file_are_those_of_a_server(kafka: KafkaNode, tmp_path: Path) -> None:
+    """Kafka keeps doubles: 2⁶³ - 1 came back as 2⁶³, which no file takes, and differed for ever."""
+    file, most = tmp_path / "quotas.yaml", 2**63 - 1
+    file.write_text(
+        f"quotas:\n  - {{user: m-1, producer_byte_rate: {most}}}\n"
+        "  - {user: m-2, consumer_byte_rate: 9007199254740993}\n"
+    )
+    server = ("--bootstrap-server", kafka.bootstrap)
+    before = sluice("quotas", "export", *server).stdout
+    assert sluice("quotas", "apply", file, *server, "--keep").stdout.endswith(": 2 changes.\n")
+    assert sluice("quotas", "apply", file, *server, "--keep").stdout.endswith(": 0 changes.\n")
+    set_again = ("--alter", "--add-config", f"producer_byte_rate={most}", "--user", "m-1")
+    assert "Nothing to change" in configs(kafka, *set_again)
+    exported = sluice("quotas", "export", *server)
+    assert (exported.returncode, exported.stderr) == (0, "")
+    assert f"producer_byte_rate: {most}\n" in exported.stdout
+    assert sluice("quotas", "diff", "-", *server, stdin=exported.stdout).returncode == 0
+    assert sluice("quotas", "apply", "-", *server, stdin=before).returncode == 0
+
+
+def test_who_is_really_called_default_is_not_the_default(kafka: KafkaNode, tmp_path: Path) -> None:
+    """A name that a broker takes, and no quota file can write; others it can, and no proxy reads them."""
+    server = ("--bootstrap-server", kafka.bootstrap)
+    place = QuotaServer(kafka.bootstrap, ClientSettings())
+    entities = [("user", "<default>"), ("ip", "localhost"), ("user", " "), ("user", None)]
+
+    def change(rate: float | None) -> None:
+        keys = {"user": "producer_byte_rate", "ip": "connection_creation_rate"}
+        entries = [
+            AlterClientQuotasRequest.EntryData(
+                entity=[AlterClientQuotasRequest.EntryData.EntityData(entity_type=kind, entity_name=name)],
+                ops=[
+                    AlterClientQuotasRequest.EntryData.OpData(
+                        key=keys[kind], value=rate or 0.0, remove=rate is None
+                    )
+                ],
+            )
+            for kind, name in entities
+        ]
+        answer = place.server.ask(AlterClientQuotasRequest(entries=entries, validate_only=False), 1)
+        assert not [entry for entry in answer.entries if entry.error_code]
+
+    change(77.0)
+    try:
+        described = configs(kafka, "--describe", "--entity-type", "users")
+        assert "Quota configs for the default user-principal are producer_byte_rate=77.0\n" in described
+        assert (
+            "Quota configs for user-principal '<default>' are producer_byte_rate=77.0 (not the" in described
+        )
+        configs(kafka, "--alter", "--delete-config", "producer_byte_rate", "--user-defaults")
+        described = configs(kafka, "--describe", "--entity-type", "users")
+        assert "the default user-principal" not in described
+        exported = sluice("quotas", "export", *server)
+        assert exported.returncode == 1
+        assert "<default>" not in exported.stdout
+        assert (
+            "no quota file can name it: user-principal '<default>': producer_byte_rate=77" in exported.stderr
+        )
+        assert "'localhost'" in exported.stderr
+        assert exported.stderr.count("as printed") == 2
+    finally:
+        change(None)
 
 
 @pytest.mark.long

@@ -31,7 +31,9 @@ def sluice(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
             monkeypatch.setenv(name, value)
         monkeypatch.chdir(folder)
         monkeypatch.setattr(sys, "argv", ["sluice", *arguments])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        monkeypatch.setattr(
+            sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode(errors="surrogateescape")))
+        )
         with pytest.raises(SystemExit) as ended:
             main()
         code = ended.value.code

@@ -34,7 +34,7 @@ class Broker:
     def alter(self, changes: Mapping[Whom, Changes]) -> bool:
         raise NotImplementedError
 
-    def become(self, wanted: Listing, found: Sequence[Difference]) -> None:
+    def become(self, wanted: Listing, found: Sequence[Difference], *, in_part: bool = False) -> None:
         raise NotImplementedError
 
 

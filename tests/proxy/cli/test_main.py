@@ -220,6 +220,9 @@ def test_decode_answers_each_line_and_ends_with_1_if_one_was_bad(sluice: Sluice)
     code, out, err = sluice("decode", stdin=good + "\nnonsense\n")
     assert (code, err) == (1, "")
     assert ["error" in json.loads(line) for line in out.splitlines()] == [False, True]
+    code, out, err = sluice("decode", stdin=f"\udcff\n{good}\n")  # a byte that is not UTF-8
+    assert (code, err) == (1, "")
+    assert ["error" in json.loads(line) for line in out.splitlines()] == [True, False]
 
 
 def test_version_names_sluice_and_the_protocol(sluice: Sluice) -> None:

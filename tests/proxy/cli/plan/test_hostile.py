@@ -14,7 +14,7 @@ import pytest
 
 from sluice.proxy.cli.main import main
 from sluice.proxy.cli.plan.apply import apply_plan, apply_unattended, read_plan, roll_back
-from sluice.proxy.cli.plan.choice import PlanRefused, Reviews
+from sluice.proxy.cli.plan.choice import Bounds, PlanRefused, Reviews
 from sluice.proxy.cli.plan.command import left_out_lines
 from sluice.proxy.cli.plan.file import is_plan
 from sluice.proxy.cli.quotas.listing import Listing, differences
@@ -267,3 +267,59 @@ def test_no_plan_makes_the_file_larger_than_proxies_read(
     with pytest.raises(ConfigError, match="would have more than 200 bytes, which no proxy reads"):
         apply_unattended(found, place, today=TODAY)
     assert place.file.read_bytes() == before
+
+
+@pytest.mark.parametrize("is_unattended", [False, True])
+@pytest.mark.parametrize("proposed", [700, 1_500])
+@pytest.mark.parametrize("entity", [{"client-id": "app"}, {"user": "alice"}, {"ip": "10.0.0.1"}])
+def test_a_limit_of_its_own_that_was_removed_does_not_come_back(
+    entity: dict[str, str], proposed: int, is_unattended: bool, tmp_path: Path
+) -> None:
+    """The default has the same number: below it an id's limit would bind nobody, and above it take a
+    person's word."""
+    (part,), key = entity, "connection_creation_rate" if "ip" in entity else KEY
+    file = tmp_path / "quotas.yaml"
+    file.write_text(f"quotas:\n  - {part}: <default>\n    {key}: 1000\n")
+    before = file.read_bytes()
+    entry = of("", proposed, 1_000, key=key, entity=entity, asked=None)
+    found = read_plan(plan(tmp_path, DAY, [entry]))
+    apply, place = apply_unattended if is_unattended else apply_plan, QuotaFilePlace(file)
+    with pytest.raises(PlanRefused, match="is stale: 1 limit changed since"):
+        apply(found, place, today=TODAY)
+    applied = apply(found, place, bounds=Bounds(skip_changed=True), reviews=Reviews(all=True), today=TODAY)
+    assert left_out_lines(applied)[0].endswith(
+        "was its own 1000 when the plan was made, is a default's 1000 now"
+    )
+    assert file.read_bytes() == before
+
+
+def test_a_new_entry_that_has_got_a_schedule_stays_when_the_plan_is_rolled_back(tmp_path: Path) -> None:
+    """What a person has written there would go with it, and a schedule needs its limit."""
+    place = quotas(tmp_path, {"alice": 1_000, "<default>": 1_000})
+    place.file.write_text(place.file.read_text() + "  - {user: erin, consumer_byte_rate: 5}\n")
+    entries = [of(user, 700, 1_000, asked=900) for user in ("bob", "carol", "erin")]
+    made = plan(tmp_path, DAY, entries)
+    apply_plan(read_plan(made), place, today=TODAY)
+    text = place.file.read_text()
+    window = f"    schedule:\n      - {{days: [sat], {KEY}: 900}}\n"
+    text = text.replace('- user: "bob"\n', f'- user: "bob"\n{window}')
+    text = text.replace(
+        "{user: erin, consumer_byte_rate: 5,",
+        f"{{user: erin, schedule: [{{days: [sat], {KEY}: 900}}], consumer_byte_rate: 5,",
+    )
+    place.file.write_text(text.replace('- user: "carol"\n', '- user: "carol"\n    shadow: true\n'))
+    before = place.listing()
+    undone = roll_back(made, place)
+    assert [str(one) for one in undone.found] == [f"- user-principal 'carol': {KEY}=700 (shadow)"]
+    assert undone.others == [
+        f"user-principal '{user}': {KEY} has a schedule now; left as it is" for user in ("bob", "erin")
+    ]
+    carol = (("user", "carol"),)
+    assert place.listing().limits == {whom: its for whom, its in before.limits.items() if whom != carol}
+    assert place.listing().schedules == before.schedules
+
+
+def test_an_older_plan_that_does_not_say_whose_a_limit_is_goes_by_its_number(tmp_path: Path) -> None:
+    place = quotas(tmp_path, {"<default>": 1_000})
+    apply_plan(read_plan(plan(tmp_path, DAY, [of("alice", 700, 1_000)])), place, today=TODAY)
+    assert limits_of(place) == {"alice": 700, "<default>": 1_000}

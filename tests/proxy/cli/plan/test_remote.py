@@ -45,7 +45,8 @@ class Server(RemotePlace):
             raise CommandFailed("connection lost")
         return Listing(self.limits, self.shadow, takes_own=False)
 
-    def _change(self, changes: Mapping[Whom, Changes]) -> list[str]:
+    def _change(self, changes: Mapping[Whom, Changes], *, validate_only: bool) -> list[str]:
+        assert not validate_only, "a plan is applied as far as it goes"
         if self.is_lost_at_a_change:
             self.is_lost = True
             raise CommandFailed("connection lost")

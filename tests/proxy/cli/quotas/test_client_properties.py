@@ -133,3 +133,34 @@ def test_pem_stores_are_used_from_files_and_from_the_text(tmp_path: Path) -> Non
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot read the command config file"):
         load_client_properties(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        ("request.timeout.ms=99999999999999999999", "request.timeout.ms"),
+        (f"request.timeout.ms={'9' * 5_000}", "request.timeout.ms"),
+        (f"request.timeout.ms={2**31}", "request.timeout.ms"),
+        (r"client.id=\ud800", "client.id"),
+        (f"client.id={'é' * 16_384}", "client.id"),
+        (r"ssl.truststore.location=\u0000", "ssl.truststore.location"),
+        ("security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.certificates=é", "ssl.truststore"),
+        *(
+            (
+                "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=OAUTHBEARER\n"
+                f"sasl.oauthbearer.token.endpoint.url={url}",
+                "sasl.oauthbearer.token.endpoint.url",
+            )
+            for url in ("file:///%00", "file://[x")
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_by_its_key(line: str, key: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        settings_of(properties_of(line), "f")
+    assert str(caught.value).startswith(f"f: {key}: ")
+
+
+def test_two_escapes_may_be_one_character() -> None:
+    assert properties_of(r"client.id=\ud83d\ude00") == {"client.id": "😀"}
+    assert settings_of({"request.timeout.ms": str(2**31 - 1)}, "f").timeout_s == (2**31 - 1) / 1000

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
+import threading
 from pathlib import Path
 from typing import Protocol
 
@@ -59,7 +61,9 @@ def sluice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     def call(*arguments: str, stdin: str = "") -> tuple[int, str, str]:
         monkeypatch.chdir(tmp_path)
         monkeypatch.setattr(sys, "argv", ["sluice", *arguments])
-        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+        monkeypatch.setattr(
+            sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode(errors="surrogateescape")))
+        )
         with pytest.raises(SystemExit) as ended:
             main()
         code = ended.value.code
@@ -305,3 +309,35 @@ def test_a_bad_file_is_told_by_key_and_line_and_changes_nothing(
     assert (code, out) == (2, "")
     assert err.startswith("wanted.yaml:2: quotas[0].producer_byte_rate: ")
     assert file.read_text() == QUOTAS
+
+
+@pytest.mark.parametrize("command", ["diff", "apply", "import"])
+def test_standard_input_that_is_not_utf8_is_told_with_its_line(
+    sluice: Sluice, file: Path, command: str
+) -> None:
+    damaged = "quotas:\n  - user: \udcff\n    producer_byte_rate: 1\n"
+    assert sluice("quotas", command, "-", "-q", "quotas.yaml", stdin=damaged) == (
+        2,
+        "",
+        "standard input:2: not UTF-8\n",
+    )
+    assert file.read_text() == QUOTAS
+
+
+def test_a_pipe_that_is_not_utf8_is_told_with_its_line(sluice: Sluice, file: Path) -> None:
+    pipe = file.with_name("pipe")
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=(b"quotas: []\n\xff",), daemon=True)
+    writer.start()
+    assert sluice("quotas", "diff", "pipe", "-q", "quotas.yaml") == (2, "", "pipe:2: not UTF-8\n")
+    writer.join(10.0)
+
+
+@pytest.mark.parametrize("value", ["1e308", "1e19", "9.3e18"])
+def test_a_number_is_set_however_large_it_is(sluice: Sluice, file: Path, value: str) -> None:
+    for user in ("alice", "new"):  # in an entry that is there, and in one of its own
+        done = configs(sluice, f"--alter --add-config request_percentage={value} --user {user}")
+        assert done[0] == 0, done
+        assert limit(file, QuotaKind.REQUEST, user) == float(value)
+    exported = sluice("quotas", "export", "-q", "quotas.yaml")[1]
+    assert sluice("quotas", "diff", "-", "-q", "quotas.yaml", stdin=exported) == (0, "", "")

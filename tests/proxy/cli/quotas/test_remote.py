@@ -8,7 +8,15 @@ import pytest
 
 from sluice.proxy.cli.options import CommandFailed
 from sluice.proxy.cli.quotas.edit import Changes, Whom, whom_of
-from sluice.proxy.cli.quotas.listing import Listing, compared, described, differences, listing_of
+from sluice.proxy.cli.quotas.listing import (
+    Listing,
+    as_double,
+    compared,
+    described,
+    differences,
+    listing_of,
+    yaml_of,
+)
 from sluice.proxy.cli.quotas.remote import (
     ENTITIES_AT_ONCE,
     UNTOLD,
@@ -33,6 +41,7 @@ class Kept(RemotePlace):
         self.limits = {whom: dict(keys) for whom, keys in limits.items()}
         self.shadow = dict(shadow or {})
         self.sent: list[int] = []
+        self.tried: list[int] = []
 
     @property
     def written(self) -> str:
@@ -41,12 +50,14 @@ class Kept(RemotePlace):
     def _found(self) -> Listing:
         return Listing(self.limits, self.shadow)
 
-    def _change(self, changes: Mapping[Whom, Changes]) -> list[str]:
-        self.sent.append(len(changes))
+    def _change(self, changes: Mapping[Whom, Changes], *, validate_only: bool) -> list[str]:
+        (self.tried if validate_only else self.sent).append(len(changes))
         refused = []
         for whom, keys in changes.items():
             if ("user", "nobody") in whom:
                 refused.append(f"{described(whom)}: {refusal(42, 'not he')}")
+                continue
+            if validate_only:
                 continue
             now = {**self.limits.get(whom, {}), **keys}
             self.limits[whom] = {key: limit for key, limit in now.items() if limit is not None}
@@ -90,7 +101,7 @@ def test_many_entities_are_sent_in_pieces() -> None:
     )
     place = Kept({user("old"): {"producer_byte_rate": 5.0}})
     place.become(wanted, list(differences(place.listing(), wanted)))
-    assert place.sent == [ENTITIES_AT_ONCE, ENTITIES_AT_ONCE, 2]
+    assert place.tried == place.sent == [ENTITIES_AT_ONCE, ENTITIES_AT_ONCE, 2]
     assert list(differences(place.listing(), wanted)) == []
     assert user("old") not in place.listing().limits
 
@@ -100,7 +111,26 @@ def test_a_refusal_names_place_entity_and_error_and_ends_it() -> None:
     changes = {user(name): {"producer_byte_rate": 1.0} for name in ("a", "nobody")}
     with pytest.raises(CommandFailed) as caught:
         place.alter(changes)
-    assert str(caught.value) == "kept: user-principal 'nobody': error 42 INVALID_REQUEST: not he"
+    told = "kept: user-principal 'nobody': error 42 INVALID_REQUEST: not he"
+    assert str(caught.value) == f"{told}\nkept: nothing is changed"
+    assert (place.limits, place.sent) == ({}, [])
+
+
+def test_all_that_is_refused_is_told_before_the_first_piece_is_changed() -> None:
+    """A key that a broker does not have stood behind 500 others, which were changed."""
+    wanted = {user(f"user-{n}"): {"producer_byte_rate": 1.0} for n in range(2 * ENTITIES_AT_ONCE)}
+    names = whom_of({"user": "nobody"}), whom_of({"user": "nobody", "client-id": "app"})
+    place = Kept({})
+    with pytest.raises(CommandFailed) as caught:
+        place.alter(wanted | {name: {"producer_ids_rate": 3.0} for name in names})
+    assert (place.limits, place.sent) == ({}, [])
+    assert [line.count("nobody") for line in str(caught.value).splitlines()] == [1, 1, 0]
+
+
+def test_one_entity_is_not_tried_first() -> None:
+    place = Kept({})
+    place.alter({user("a"): {"producer_byte_rate": 1.0}})
+    assert (place.tried, place.sent) == ([], [1])
 
 
 @pytest.mark.parametrize(
@@ -138,6 +168,24 @@ def test_names_are_those_of_kafkas_api_and_back() -> None:
     assert names_of(whom) == names
     assert whom_of_names({"ip": "2001:DB8::0:1"}) == (("ip", "2001:db8::1"),)
     assert whom_of_names({"ip": "a-host"}) == (("ip", "a-host"),)  # which a broker takes
+
+
+@pytest.mark.parametrize(
+    ("set_to", "told"), [(2**63 - 1, 2.0**63), (2**53 + 1, 2.0**53), (2**60 + 1, 2.0**60), (7, 7.0)]
+)
+def test_a_limit_is_that_of_a_place_that_has_doubles(set_to: int, told: float) -> None:
+    file = listing_of(f"quotas: [{{user: a, producer_byte_rate: {set_to}}}]", "file")
+    server = Listing({user("a"): {"producer_byte_rate": as_double(told)}}, has_doubles=True)
+    assert not list(differences(file, server))
+    assert not list(differences(server, file))
+    exported = listing_of(yaml_of(server), "export")
+    assert not list(differences(exported, server))
+    assert [len(list(differences(file, Listing({})))), len(list(differences(Listing({}), server)))] == [1, 1]
+
+
+def test_where_whole_numbers_are_kept_as_they_are_each_counts() -> None:
+    file = listing_of(f"quotas: [{{user: a, producer_byte_rate: {2**53 + 1}}}]", "file")
+    assert list(differences(file, Listing({user("a"): {"producer_byte_rate": 2.0**53}})))
 
 
 def test_a_list_is_in_one_order_wherever_it_comes_from() -> None:

@@ -169,3 +169,16 @@ def test_the_section_is_replaced_in_files_of_any_layout(text: str, files: Path, 
     assert sluice("quotas", "diff", "other.yaml", "-q", "quotas.yaml") == (0, "", "")
     assert sluice("quotas", "apply", "-", "-q", "quotas.yaml", stdin="quotas: []\n")[0] == 0
     assert sluice("quotas", "diff", "-", "-q", "quotas.yaml", stdin="quotas: []\n") == (0, "", "")
+
+
+@pytest.mark.parametrize("end", ["...\n", "...", "# the end\n...  # kept\n# é\n"])
+def test_a_section_stands_before_the_end_of_a_document(end: str, files: Path, sluice: Sluice) -> None:
+    file = files / "ended.yaml"
+    file.write_text(f"---\nquotas:\n  - user: é\n    producer_byte_rate: 1\n{end}")
+    wanted = "tenants:\n  - {name: t, members: [x]}\nquotas:\n  - {tenant: t, producer_byte_rate: 5}\n"
+    code, _, err = sluice("quotas", "apply", "-", "-q", "ended.yaml", "--keep", stdin=wanted)
+    assert (code, err) == (0, "")
+    assert sluice("quotas", "apply", "-", "-q", "ended.yaml", "--keep", stdin=wanted)[1].endswith(
+        ": 0 changes.\n"
+    )
+    assert file.read_text().endswith(end[end.index("...") :])

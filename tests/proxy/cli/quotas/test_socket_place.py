@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from sluice.proxy.quota_store.client_quotas import Alteration, Result
+from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.files.quota_file import parse_quotas
+from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.limits.scheduled import limits_at
 from testkit.proxy.served_limits import served_limits
 from testkit.proxy.sluice_command import Sluice
@@ -41,7 +43,8 @@ class Kept:
     async def alter(
         self, alterations: Sequence[Alteration], *, validate_only: bool, by: str
     ) -> Sequence[Result]:
-        self.kept += alterations
+        if not validate_only:
+            self.kept += alterations
         return [Result(alteration.parts, 0, None) for alteration in alterations]
 
 
@@ -106,3 +109,27 @@ def test_a_tenant_that_is_not_there_is_refused_by_name(store: Kept, folder: Path
     assert "tenants: " in err
     assert "only a quota file can have that" in err
     assert not store.kept
+
+
+def test_who_is_really_called_default_is_told_and_is_not_the_default(folder: Path, sluice: Sluice) -> None:
+    """Kafka's own clients can set a limit for such a name, and a proxy takes it."""
+    entries = [
+        (QuotaEntity(user="<default>"), {"producer_byte_rate": 77}),
+        (QuotaEntity(user=DEFAULT), {"producer_byte_rate": 5}),
+    ]
+    with served_limits(folder / "admin.sock", QuotaLimits(entries), Kept()):
+        described = sluice("configs", "--describe", "--entity-type", "users", *AT)[1]
+        assert described.splitlines() == [
+            "Quota configs for the default user-principal are producer_byte_rate=5.0",
+            "Quota configs for user-principal '<default>' are producer_byte_rate=77.0 "
+            "(not the default, but really called so)",
+        ]
+        assert "77" not in sluice("configs", "--describe", "--user", "alice", *AT)[1]
+        code, exported, told = sluice("quotas", "export", *AT)
+        assert (code, "77" in exported) == (1, False)
+        its = "no quota file can name it: user-principal '<default>': producer_byte_rate=77"
+        assert told == f"left out, {its}\n"
+        code, _, told = sluice("quotas", "diff", "-", *AT, stdin=exported)
+        assert (code, told) == (0, f"not compared, admin.sock has it: {its}\n")
+        code, _, told = sluice("quotas", "apply", "-", *AT, stdin=exported)
+        assert (code, told) == (0, f"stays as it is at admin.sock: {its}\n")
