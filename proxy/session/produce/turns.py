@@ -91,7 +91,8 @@ class ProduceTurns:
             if len(self._places) > _MOST_PLACES:
                 del self._places[next(iter(self._places))]
         self._sensor, self._queue = sensor, None
-        self._place = Place() if sensor is None else self._places.pop(sensor, None) or Place()
+        place = None if sensor is None else self._places.pop(sensor, None)
+        self._place = place or Place()
 
     def owe(
         self,

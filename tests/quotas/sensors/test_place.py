@@ -123,7 +123,8 @@ def test_so_many_that_have_left_are_kept_and_no_more() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_sums_are_those_of_a_list_that_is_looked_through(seed: int) -> None:
-    random, sums, plain = Random(seed), BytesByTag(), []
+    random, sums = Random(seed), BytesByTag()
+    plain: list[tuple[float, float]] = []
     for _ in range(500):
         if plain and random.random() < 0.4:
             sums.remove(*plain.pop(random.randrange(len(plain))))
