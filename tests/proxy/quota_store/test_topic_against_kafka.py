@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.client import AIOKafkaClient
+from aiokafka.conn import AIOKafkaConnection
+from aiokafka.protocol.metadata import MetadataRequest_v5
 from confluent_kafka import OFFSET_END, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
@@ -22,14 +22,14 @@ from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, Config
 from kafka import KafkaProducer
 from structlog.testing import capture_logs
 
+from sluice.protocol.apis import METADATA
 from sluice.proxy.config.quotas import QuotaTopicOptions
-from sluice.proxy.kafka_client.clients import ClusterAccess, topic_id
+from sluice.proxy.kafka_client.clients import topic_id
 from sluice.proxy.quota_store import topic as quota_topic
 from sluice.proxy.quota_store.audit import QuotaAudit
 from sluice.proxy.quota_store.client_quotas import NO_SHADOW, Alteration, Outcome, QuotaApiError, alter
 from sluice.proxy.quota_store.topic import QuotaTopic
 from sluice.proxy.quota_store.topic_connection import IdDesk
-from sluice.proxy.quota_store.topic_reader import READS
 from sluice.proxy.quota_store.topic_records import Stored
 from sluice.proxy.session.own_topic.own_topic import OwnTopic
 from sluice.quotas.entity import QuotaEntity
@@ -233,21 +233,24 @@ async def test_a_topic_that_is_deleted_is_made_anew(kafka: KafkaNode) -> None:
         assert await set_rate(topic, "bob", 6.0) == 0
 
 
-async def test_no_client_of_ours_has_a_broker_make_a_topic_by_asking_for_it(kafka: KafkaNode) -> None:
+async def test_no_client_of_ours_has_a_broker_make_a_topic_by_asking_for_it(
+    kafka: KafkaNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With its own number of partitions: one that was deleted then came back as one that is refused."""
-    options = options_of(kafka)
-    settings = ClusterAccess(options).settings()
-    client, consumer = AIOKafkaClient(**settings), AIOKafkaConsumer(**settings, **READS)
-    await client.bootstrap()
-    await consumer.start()
-    try:
-        consumer.assign([TopicPartition(options.name, 0)])
-        for _ in range(3):
-            await consumer._client.force_metadata_update()
-            assert await topic_id(client, options.name) is None
-    finally:
-        await consumer.stop()
-        await client.close()
+    asked: list[Any] = []
+    send = AIOKafkaConnection.send
+
+    def sent(connection: Any, request: Any, *more: Any, **others: Any) -> Any:
+        if request.API_KEY == METADATA:
+            asked.append(request)
+        return send(connection, request, *more, **others)
+
+    monkeypatch.setattr(AIOKafkaConnection, "send", sent)
+    async with following(options_of(kafka)) as topic:
+        assert await set_rate(topic, "alice", 5.0) == 0
+    of_libraries = [each.build(MetadataRequest_v5) for each in asked if hasattr(each, "build")]
+    assert of_libraries
+    assert not any(each.allow_auto_topic_creation for each in of_libraries)
 
 
 async def test_a_topic_that_may_lose_quotas_from_now_on_is_not_followed_any_more(
