@@ -142,6 +142,8 @@ class ErrorCode(IntEnum):
     INVALID_FETCH_SESSION_EPOCH = 71
     MEMBER_ID_REQUIRED = 79
     THROTTLING_QUOTA_EXCEEDED = 89
+    UNKNOWN_TOPIC_ID = 100
+    """clients ask for Metadata, and send it again"""
 
 
 class ApiClass(Enum):

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from time import time
 from typing import Any, Final
 from uuid import UUID
 
+import aiokafka.client
 from aiokafka.client import AIOKafkaClient
+from aiokafka.protocol.metadata import MetadataRequest as AiokafkaMetadata
 from kafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest, IncrementalAlterConfigsRequest
 from kafka.protocol.metadata import MetadataRequest
 
@@ -36,9 +38,26 @@ _WITH_TOPIC_IDS: Final = 10
 _TOMBSTONES_MS: Final = 7 * 24 * 3_600_000
 """How long a removed quota can be read as such: a proxy cut off for longer reads the topic anew anyway."""
 COMPACT: Final = "compact"
-CONFIGS: Final = {"cleanup.policy": COMPACT, "delete.retention.ms": str(_TOMBSTONES_MS)}
+CONFIGS: Final = {
+    "cleanup.policy": COMPACT,
+    "delete.retention.ms": str(_TOMBSTONES_MS),
+    # Else the broker's: as the records are small, it would only cost.
+    "compression.type": "producer",
+}
 
 _NO_SERVICE: Final = "has no `service:` with a password"
+
+
+class _NeverMakes(AiokafkaMetadata):  # type: ignore[misc]
+    """A question for topics that makes none: else a broker makes one that has just been deleted of its own
+    accord (auto.create.topics.enable), with its own num.partitions and cleanup.policy, before we do."""
+
+    def __init__(self, topics: list[str] | None = None) -> None:
+        super().__init__(topics, allow_auto_topic_creation=False)
+
+
+# aiokafka has no setting for it, and its consumers and producers make their clients themselves.
+aiokafka.client.MetadataRequest = _NeverMakes
 
 
 class TopicRefused(Exception):
@@ -130,6 +149,18 @@ async def topic_metadata(client: AIOKafkaClient, name: str) -> Any:
     return topic
 
 
+async def topic_names(client: AIOKafkaClient, ids: Sequence[UUID]) -> dict[UUID, str | None]:
+    """Topics' names; None: there is one, and who asks may not know its name. Of an id that is missing the
+    broker knows no topic. Raises KafkaError, OSError, ProtocolError."""
+    asked = [MetadataRequest.MetadataRequestTopic(topic_id=each, name=None) for each in ids]
+    answer = await call(client, MetadataRequest(topics=asked, allow_auto_topic_creation=False))
+    return {
+        topic.topic_id: topic.name or None
+        for topic in answer.topics
+        if topic.name or topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    }
+
+
 async def create_topic(
     client: AIOKafkaClient,
     name: str,
@@ -181,9 +212,9 @@ async def cleanup_policy(client: AIOKafkaClient, name: str) -> str | None:
 
 
 async def make_compacted(client: AIOKafkaClient, name: str) -> None:
-    """Make a topic compacted in which nothing is yet: a broker makes one of its own accord when a client of
-    ours asks for one that has just been deleted (auto.create.topics.enable). Raises TopicRefused if that may
-    not be."""
+    """Make a topic compacted in which nothing is yet: a broker makes one of its own accord when another
+    client asks for one that has just been deleted (auto.create.topics.enable). Raises TopicRefused if that
+    may not be."""
     resource_type = IncrementalAlterConfigsRequest.AlterConfigsResource
     configs = [
         resource_type.AlterableConfig(name=key, config_operation=_SET, value=value)

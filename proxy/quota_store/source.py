@@ -26,7 +26,7 @@ from sluice.proxy.runtime.log import get_logger
 from sluice.proxy.runtime.supervision import Work
 from sluice.proxy.runtime.tasks import in_turns, spawn
 from sluice.proxy.runtime.watched_file import ReloadStatus
-from sluice.proxy.session.own_topic.topic_acl import OwnTopic
+from sluice.proxy.session.own_topic.own_topic import OwnTopic
 from sluice.quotas.entity import QuotaEntity
 from sluice.quotas.files.config_error import Problem, QuotaFileError
 from sluice.quotas.limits.limits import QuotaLimits
@@ -125,6 +125,7 @@ class TopicLimits:
     ) -> None:
         """`base`: what the file adds. `put`: told the limits that are to be in force. Raises ConfigError."""
         from sluice.proxy.quota_store.topic import QuotaTopic  # aiokafka takes 0.1 s to import
+        from sluice.proxy.quota_store.topic_connection import IdDesk
 
         self.known = asyncio.Event()
         """there are limits, from the copy or from the topic"""
@@ -137,7 +138,8 @@ class TopicLimits:
         if copied is not None:
             own.is_known_as(copied.topic_id)
         entries = None if copied is None else copied.entries
-        self.topic = QuotaTopic(options, audit, self._changed, self._is_topic, entries)
+        self.topic = QuotaTopic(options, audit, self._changed, self._is_topic, entries, own.topic_id)
+        self._ids = IdDesk(own, lambda: self.topic.client)
         self._copy_work: FileWork[None] = FileWork()
         self._dirty = asyncio.Event()
         self._copy_dirty = asyncio.Event()
@@ -156,6 +158,7 @@ class TopicLimits:
     def work(self) -> Iterator[tuple[Work, str]]:
         """What is to run as long as the process."""
         yield self.topic.run, "quota_topic"
+        yield self._ids.run, "quota_topic_ids"
         yield self._build, "quota_topic_limits"
         if self._copy is not None:
             yield self._keep_copy, "quota_topic_copy"

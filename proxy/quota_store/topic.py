@@ -30,16 +30,13 @@ from sluice.protocol.apis import ErrorCode
 from sluice.protocol.errors import ProtocolError
 from sluice.proxy.config.quotas import QuotaTopicOptions
 from sluice.proxy.kafka_client.clients import (
-    COMPACT,
     ClusterAccess,
     TopicRefused,
-    cleanup_policy,
     ensure_topic,
-    make_compacted,
-    topic_id,
 )
 from sluice.proxy.quota_store.audit import QuotaAudit, QuotaChange, shown
 from sluice.proxy.quota_store.client_quotas import Alteration, QuotaApiError, Result, alter
+from sluice.proxy.quota_store.topic_connection import check_policy, check_same, stop
 from sluice.proxy.quota_store.topic_headers import FOREIGN, Headers, headers_of
 from sluice.proxy.quota_store.topic_lines import RecordLines
 from sluice.proxy.quota_store.topic_producer import TopicProducer
@@ -67,7 +64,6 @@ _LOOK_S: Final = 3.0
 _AT_ONCE: Final = 100
 """alterations that are looked at in the event loop; more, in a thread"""
 _MAX_REWRITES: Final = 20
-_STOP_S: Final = 5.0
 
 _log = get_logger()
 
@@ -82,8 +78,10 @@ class QuotaTopic:
         on_change: Callable[[], None],
         on_topic_id: Callable[[bytes], None],
         known: Mapping[QuotaEntity, Stored] | None = None,
+        known_id: bytes = b"",
     ) -> None:
-        """`on_change`: `entries` are others. `on_topic_id`: told when it becomes known. `known`: from a copy.
+        """`on_change`: `entries` are others. `on_topic_id`: told when it becomes known. `known`, `known_id`:
+        limits and topic id from a copy.
 
         Raises ConfigError for a file of TLS or credentials that cannot be used.
         """
@@ -96,8 +94,10 @@ class QuotaTopic:
         self._log = TopicLog(dict(known or {}))
         self.is_known = known is not None
         """limits are there, from a copy or from the topic"""
-        self.topic_id = b""
-        """16 bytes once it is known"""
+        self.topic_id = known_id
+        """of which the limits are: 16 bytes once it is known"""
+        self.client: AIOKafkaClient | None = None
+        """while it is connected"""
         self.bad_records = 0
         """skipped since the start; never falls"""
         self._lines = RecordLines()
@@ -147,14 +147,17 @@ class QuotaTopic:
         try:
             await client.bootstrap()
             found = await ensure_topic(client, self._options)
-            self._is_topic(found)
+            self.client = client
+            if found:
+                self._on_topic_id(found)
             consumer = AIOKafkaConsumer(**settings, **READS)
             await consumer.start()
             partition = TopicPartition(self._options.name, 0)
             consumer.assign([partition])
             reader = TopicReader(consumer, partition)
-            await self._check_policy(client, reader)
-            await self._read(reader)
+            await check_policy(client, reader, self._options.name)
+            await self._read(reader, found)
+            self.topic_id = found
             self._following.set()
             look_s = monotonic() + _LOOK_S
             while True:
@@ -163,33 +166,20 @@ class QuotaTopic:
                 self._held_from = reader.held_from()
                 if monotonic() >= look_s:
                     look_s = monotonic() + _LOOK_S
-                    if await topic_id(client, self._options.name) != found:
-                        raise TopicRefused("the topic has been deleted, or is another one of this name")
+                    await check_same(client, reader, self._options.name, found)
         finally:
-            self._held_from = None
+            self._held_from = self.client = None
             self._producer.end()
             # Beside: with no broker there it may take its time, and has been seen not to end.
-            spawn(_stop(consumer, client), "quota_topic_stop")
+            spawn(stop(consumer, client), "quota_topic_stop")
 
-    def _is_topic(self, found: bytes) -> None:
-        self.topic_id = found
-        if found:
-            self._on_topic_id(found)
-
-    async def _check_policy(self, client: AIOKafkaClient, reader: TopicReader) -> None:
-        """A topic that forgets would lose quotas. Raises TopicRefused."""
-        policy = await cleanup_policy(client, self._options.name)
-        if policy in {None, COMPACT}:
-            return
-        _, end = await reader.bounds()
-        if end:
-            raise TopicRefused(f"{self._options.name} has cleanup.policy={policy}; it must be {COMPACT}")
-        await make_compacted(client, self._options.name)
-
-    async def _read(self, reader: TopicReader) -> None:
-        """All that is there now; then it is in force as a whole."""
+    async def _read(self, reader: TopicReader, found: bytes = b"") -> None:
+        """All that is there now; then it is in force as a whole. `found`: the topic's id."""
         begin, end = await reader.bounds()
         reader.seek(begin)
+        if begin == end > 0 and found == self.topic_id and self.entries:
+            self._keep_all(begin)
+            return
         log = TopicLog()
         told: dict[QuotaEntity, tuple[str, float]] = {}
         records = 0
@@ -219,6 +209,15 @@ class QuotaTopic:
         )
         if self.is_known:
             await self._tell_differences(before, log.entries, told)
+        self.is_known = True
+        self._on_change()
+
+    def _keep_all(self, begin: int) -> None:
+        """The same topic has been emptied: whoever removes a limit writes so, so it was retention, while the
+        topic was not compacted. Others may know nothing of what is in force here: the next alteration of an
+        entity writes its limits, though they are the same."""
+        self._log = TopicLog(dict(self.entries), set(self.entries))
+        _log.error("quota_topic_emptied", topic=self._options.name, begin=begin, kept=len(self.entries))
         self.is_known = True
         self._on_change()
 
@@ -370,14 +369,6 @@ class QuotaTopic:
 
 def _reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".rstrip(": ")
-
-
-async def _stop(consumer: AIOKafkaConsumer | None, client: AIOKafkaClient) -> None:
-    for stop in (None if consumer is None else consumer.stop, client.close):
-        if stop is not None:
-            with suppress(KafkaError, OSError, TimeoutError):
-                async with asyncio.timeout(_STOP_S):
-                    await stop()
 
 
 def _settle(waiting: asyncio.Future[bool] | None, *, accepted: bool) -> None:

@@ -68,6 +68,7 @@ class OtherRequests:
         "_flows",
         "_identity",
         "_in_flight",
+        "_names_ids",
         "_pace",
         "_policy",
         "_throttling",
@@ -85,8 +86,12 @@ class OtherRequests:
         throttling: Throttling,
         in_flight: list[InFlight],
         flows: Flows | None,
+        *,
+        names_ids: bool = False,
     ) -> None:
+        """`names_ids`: whose topic ids are is to be read in answers, though no access log asks for it."""
         self._flows = flows
+        self._names_ids = names_ids
         self._policy = policy
         self._pace = pace
         self._identity = identity
@@ -113,8 +118,8 @@ class OtherRequests:
         flows = self._flows
         if flows is not None:
             self._identity.flow = flows.other(api_key)
-            if api_key == METADATA:
-                work = NAMES
+        if api_key == METADATA and (flows is not None or self._names_ids):
+            work = NAMES
         timeout_ms = 0
         found = self._look_through(buf, pos, client_id_end, end, frame_end, api_key, version)
         if found is None:

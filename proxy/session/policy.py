@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from sluice.proxy.session.delays import DelayLimits, LeftBehind, SessionTimeouts
 from sluice.proxy.session.gateway.broker_map import BrokerMap
 from sluice.proxy.session.mutations.topic_defaults import TopicDefaults
-from sluice.proxy.session.own_topic.topic_acl import OwnTopic
+from sluice.proxy.session.own_topic.own_topic import OwnTopic
 from sluice.proxy.session.producer_ids.shared import ProducerIds
 from sluice.proxy.session.replication.followers import Replication
 from sluice.proxy.session.replication.inter_broker import InterBroker

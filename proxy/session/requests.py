@@ -60,7 +60,10 @@ class RequestSide(FetchSide):
     ) -> None:
         super().__init__(shared, policy, pace, identity, throttling, in_flight, local, flows)
         self._quotas = shared.quotas
-        self._others = OtherRequests(policy, pace, identity, authentication, throttling, in_flight, flows)
+        self._others = OtherRequests(
+            policy, pace, identity, authentication, throttling, in_flight, flows,
+            names_ids=shared.own_topic is not None,
+        )  # fmt: skip
         self.quota_requests = None
         if policy.quota_api is not None:
             self.quota_requests = QuotaRequests(

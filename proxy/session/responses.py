@@ -82,7 +82,7 @@ class AnswerSide:
         LocalAnswers,
     ) -> None:  # fmt: skip
         self._local = local
-        self._names = shared.topic_names
+        self._names = [each for each in (shared.topic_names, shared.own_topic) if each is not None]
         self._token_owners = shared.token_owners
         self._records = shared.recorder.requests
         self._pace = pace
@@ -319,8 +319,9 @@ class AnswerSide:
         """As _work_on, for what is no Fetch and has arrived as far as is needed."""
         _, api_key, version, _, request_bytes, forwarded_ms, _, noted, sensor, work = entry
         if work in _NOT_CHARGED:
-            if api_key == METADATA and version >= FIRST_WITH_IDS and self._names is not None:
-                learn_names(self._names, bytes(buf[pos + RESPONSE_HEAD_BYTES : min(end, frame_end)]))
+            if api_key == METADATA and version >= FIRST_WITH_IDS:
+                for names in self._names:
+                    learn_names(names, bytes(buf[pos + RESPONSE_HEAD_BYTES : min(end, frame_end)]))
             return 0.0
         if work is MUTATION:
             return noted - forwarded_ms

@@ -31,6 +31,7 @@ from sluice.protocol.primitives import (
     uvarint,
 )
 from sluice.protocol.produce import FIRST_FLEXIBLE, FIRST_TOPIC_ID
+from sluice.proxy.session.own_topic.own_topic import OwnTopic
 from sluice.usage.flow import FETCH_CLASS, PRODUCE_CLASS, AccessFlow, Origin, TopicNames
 from sluice.usage.records import Flow
 
@@ -74,7 +75,7 @@ _EPOCH_AT: Final = 9
 _TOPICS_AT_WITHOUT_SESSION: Final = 5
 
 
-def learn_names(names: TopicNames, answer: bytes) -> None:
+def learn_names(names: TopicNames | OwnTopic, answer: bytes) -> None:
     """An answer to Metadata from version FIRST_WITH_IDS on, or its beginning, behind its correlation id,
     tells topics' names."""
     if names.is_new(answer):

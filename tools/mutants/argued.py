@@ -35,9 +35,6 @@ ARGUED: Final[dict[tuple[str, str, str], str]] = {
         "for 0 both say 0",
     (_S + "mutations/responses.py", "MutationAnswers.begin_results", "told_ms > 0 → (told_ms >= 0)"):
         "a throttle is raised to 0 at least: as it is",
-    (_S + "own_topic/topic_acl.py", "TopicGuard.judge",
-     "bool(topic.topic_id) and buf.find(topic.topic_id, client_id… → (bool(topic.topic_id) or "
-     "buf.find(topic.topic_id, client_id…"): "what is decoded for nothing is judged the same: time alone",
     (_S + "own_topic/topic_acl.py", "_nobody",
      'raise AssertionError("the guard was not told who judges beh… → pass'):
         "never called: `_guarded` tells the guard before it judges",
@@ -128,7 +125,7 @@ ARGUED: Final[dict[tuple[str, str, str], str]] = {
         "bare tokens are in no record: these times are read by nobody",
     (_S + "own_topic/topic_acl.py", "TopicGuard.judge", "0.0 → 1.0"):
         "what keeps a place for an answer of our own: its times are read by nobody",
-    (_S + "own_topic/topic_acl.py", "TopicGuard.judge",
+    (_S + "own_topic/topic_acl.py", "TopicGuard._answer",
      "buf.find(topic.name_bytes, client_id_end, frame_end) >= 0 → (buf.find(topic.name_bytes, client_id_end, "
      "frame_end) > 0)"): "it is never found before the client id",
     (_S + "produce/header_prediction.py", "KnownProduce.fits_other",

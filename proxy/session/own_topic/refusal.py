@@ -8,12 +8,13 @@ nothing new, for a consumer of many topics shall see which one it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final
 
-from sluice.protocol.apis import FETCH, ApiKey, ErrorCode
+from sluice.protocol.apis import FETCH, SHARE_FETCH, ApiKey, ErrorCode
 from sluice.protocol.codec.codec import DecodedFrame, encode_frame
 from sluice.protocol.codec.wire import Struct, Value
+from sluice.protocol.fetch_topic_ids import FETCH_FIRST_TOPIC_ID
 from sluice.protocol.headers import SIZE_BYTES
 
 _BRAKE_MS: Final = 1_000
@@ -33,41 +34,70 @@ _NAMING: Final = frozenset(
 """fields that hold topics' names, also of lists"""
 _FIRST_WITH_MESSAGE: Final = 5
 """of DeleteTopics"""
+UNKNOWN_ID: Final = "This proxy does not know yet whose topic id this is: ask for Metadata, and try again."
 
 
-def names_topic(value: Value, name: str, topic_id: str) -> bool:
-    """Whether a decoded request names this topic. `topic_id`: as the codec writes it, or empty."""
+def names_topic(value: Value, name: str, topic_ids: Collection[str]) -> bool:
+    """Whether a decoded request names this topic. `topic_ids`: all that it has had, as the codec writes
+    them."""
     if isinstance(value, dict):
         return any(
-            _is_topic(field, inner, name, topic_id) or names_topic(inner, name, topic_id)
+            _is_topic(field, inner, name, topic_ids) or names_topic(inner, name, topic_ids)
             for field, inner in value.items()
         )
-    return isinstance(value, list) and any(names_topic(inner, name, topic_id) for inner in value)
+    return isinstance(value, list) and any(names_topic(inner, name, topic_ids) for inner in value)
 
 
-def _is_topic(field: str, value: Value, name: str, topic_id: str) -> bool:
+def _is_topic(field: str, value: Value, name: str, topic_ids: Collection[str]) -> bool:
     texts = value if isinstance(value, list) else [value]
-    if topic_id and topic_id in texts:
+    if any(topic_id in texts for topic_id in topic_ids):
         return True
     return field in _NAMING and name in texts
 
 
 def refusal(
-    api_key: int, version: int, correlation_id: int, request: Any, name: str, topic_id: str
+    api_key: int, version: int, correlation_id: int, request: Any, name: str, topic_ids: Collection[str]
 ) -> bytes | None:
     """The answer, size included; None: there is none for this API.
 
-    `request`: the decoded body. `name`, `topic_id`: of the proxy's topic.
+    `request`: the decoded body. `name`, `topic_ids`: of the proxy's topic.
     """
     maker = _MAKERS.get(api_key)
     if api_key == FETCH:
-        body = _fetch(version, request, name, topic_id)
+        names = {name} if version < FETCH_FIRST_TOPIC_ID else topic_ids
+        body = _fetch(version, request, names, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     elif api_key == ApiKey.DELETE_TOPICS:
         body = _delete_topics(version, request, _message(name))
     elif maker is not None:
         body = maker(request, _message(name))
     else:
         return None
+    return _sized(api_key, version, correlation_id, body)
+
+
+def asked_by_id(request: Any) -> Iterator[str]:
+    """The ids by which a decoded Fetch, ShareFetch or DeleteTopics names topics."""
+    for topic in request["topics"]:
+        if topic.get("name") is None:
+            yield topic["topicId"]
+
+
+def of_unknown(
+    api_key: int, version: int, correlation_id: int, request: Any, topic_ids: Collection[str]
+) -> bytes:
+    """The answer, size included, to a request that `asked_by_id` looked at: some of its topics, `topic_ids`,
+    are nobody's yet."""
+    code = ErrorCode.UNKNOWN_TOPIC_ID
+    if api_key == FETCH:
+        body = _fetch(version, request, topic_ids, code)
+    elif api_key == SHARE_FETCH:
+        body = {"throttleTimeMs": _BRAKE_MS, "errorCode": code, "errorMessage": UNKNOWN_ID, "responses": []}
+    else:
+        body = _delete_topics(version, request, UNKNOWN_ID, code)
+    return _sized(api_key, version, correlation_id, body)
+
+
+def _sized(api_key: int, version: int, correlation_id: int, body: Struct) -> bytes:
     frame = encode_frame("response", api_key, version, DecodedFrame({"correlationId": correlation_id}, body))
     return len(frame).to_bytes(SIZE_BYTES, "big") + frame
 
@@ -76,7 +106,8 @@ def _message(name: str) -> str:
     return f"Topic authorization failed: {name} is the proxy's own."
 
 
-def _fetch(version: int, request: Any, name: str, topic_id: str) -> Struct:
+def _fetch(version: int, request: Any, refused: Collection[str], code: int) -> Struct:
+    """`refused`: names or ids, as the version has them."""
     if request.get("sessionEpoch", -1) > 0:
         # A client that loses its session asks for all its partitions anew, and is then told of each.
         return {
@@ -86,12 +117,11 @@ def _fetch(version: int, request: Any, name: str, topic_id: str) -> Struct:
         }
     responses: list[Value] = []
     for topic in request["topics"]:
-        key = "topic" if version < 13 else "topicId"
-        own = topic[key] == (name if version < 13 else topic_id)
+        key = "topic" if version < FETCH_FIRST_TOPIC_ID else "topicId"
         partitions: list[Value] = [
             {
                 "partitionIndex": partition["partition"],
-                "errorCode": ErrorCode.TOPIC_AUTHORIZATION_FAILED if own else 0,
+                "errorCode": code if topic[key] in refused else 0,
                 "highWatermark": -1,
                 "abortedTransactions": None,
                 "records": "",
@@ -129,18 +159,20 @@ def _create_partitions(request: Any, message: str) -> Struct:
     return {"results": [_named(topic["name"], message) for topic in request["topics"]]}
 
 
-def _delete_topics(version: int, request: Any, message: str) -> Struct:
-    responses = [_named(name, message) for name in request.get("topicNames", ())]
+def _delete_topics(
+    version: int, request: Any, message: str, code: int = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+) -> Struct:
+    responses = [_named(name, message, code) for name in request.get("topicNames", ())]
     for topic in request.get("topics", ()):
-        responses.append(_named(topic["name"], message) | {"topicId": topic["topicId"]})
+        responses.append(_named(topic["name"], message, code) | {"topicId": topic["topicId"]})
     if version < _FIRST_WITH_MESSAGE:
         for response in responses:
             del response["errorMessage"]
     return {"responses": list(responses)}
 
 
-def _named(name: str, message: str) -> dict[str, Value]:
-    return {"name": name, "errorCode": ErrorCode.TOPIC_AUTHORIZATION_FAILED, "errorMessage": message}
+def _named(name: str, message: str, code: int = ErrorCode.TOPIC_AUTHORIZATION_FAILED) -> dict[str, Value]:
+    return {"name": name, "errorCode": code, "errorMessage": message}
 
 
 def _alter_configs(request: Any, message: str) -> Struct:

@@ -3,7 +3,9 @@
 A request is searched for the topic's name and id, as bytes; only one in which they stand is decoded, and only
 one that means the topic by them is refused. A Produce is not searched (records may be long, and say what they
 like) but walked: it goes on when the topics of all its partitions are known. Other requests go on when they
-have arrived whole. Who asks only what the topic is (Metadata, its configuration) is told. Pure.
+have arrived whole. Who asks only what the topic is (Metadata, its configuration) is told. An id that nobody
+has named yet may be the topic's, made anew a moment ago: who reads, writes or deletes by it is told to ask
+for it. Pure.
 """
 
 from __future__ import annotations
@@ -12,14 +14,18 @@ from collections.abc import Callable
 from typing import Final
 
 from sluice.protocol.apis import (
+    FETCH,
+    FETCHES,
     OFFERED,
     OWN_TOPIC_HARMLESS,
     PRODUCE,
+    ApiKey,
     ErrorCode,
 )
 from sluice.protocol.codec.codec import decode_frame
-from sluice.protocol.codec.wire import uuid_text
+from sluice.protocol.codec.wire import uuid_bytes
 from sluice.protocol.errors import ProtocolError
+from sluice.protocol.fetch_topic_ids import FETCH_FIRST_TOPIC_ID, fetch_topic_ids
 from sluice.protocol.headers import SIZE_BYTES, request_body
 from sluice.protocol.produce import FIRST_TOPIC_ID, ProduceUsage
 from sluice.protocol.produce_refusal import refuse_produce
@@ -27,35 +33,20 @@ from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.identity import Identity
 from sluice.proxy.session.in_flight import LOCAL, InFlight
 from sluice.proxy.session.local_responses import LocalAnswers
-from sluice.proxy.session.own_topic.refusal import names_topic, refusal
+from sluice.proxy.session.own_topic.own_topic import OwnTopic
+from sluice.proxy.session.own_topic.refusal import UNKNOWN_ID, asked_by_id, names_topic, of_unknown, refusal
 from sluice.usage.records import RequestRecord
 
 Judge = Callable[[bytearray, int, int, int, int, int, int, int, float], bool]
 _PRODUCE_MIN, _PRODUCE_MAX = OFFERED[PRODUCE]
+_DELETE_FIRST_TOPIC_ID: Final = 6
+_ID_OF_NONE: Final = "a topic id that no answer has named yet"
 
 
 class OwnTopicTouched(ProtocolError):
     """A request to the proxy's own topic that cannot be answered in the broker's place."""
 
     cause = DisconnectCause.OWN_TOPIC
-
-
-class OwnTopic:
-    """The topic that is guarded; what all connections of a process share."""
-
-    __slots__ = ("admins", "id_text", "name", "name_bytes", "topic_id")
-
-    def __init__(self, name: str, admins: frozenset[str], topic_id: bytes = b"") -> None:
-        """`topic_id`: 16 bytes, or empty as long as it is not known."""
-        self.name: Final = name
-        self.name_bytes: Final = name.encode()
-        self.admins = admins
-        self.is_known_as(topic_id)
-
-    def is_known_as(self, topic_id: bytes) -> None:
-        """Its id, from now on."""
-        self.topic_id = topic_id
-        self.id_text = uuid_text(topic_id) if topic_id else ""
 
 
 class TopicGuard:
@@ -99,32 +90,24 @@ class TopicGuard:
 
         Raises OwnTopicTouched where no answer is to be had.
         """
-        topic = self._topic
-        touched = False
-        if api_key not in OWN_TOPIC_HARMLESS and self._identity.user not in topic.admins:
+        answer: bytes | None = None
+        if api_key not in OWN_TOPIC_HARMLESS and self._identity.user not in self._topic.admins:
             if api_key == PRODUCE:
                 if _PRODUCE_MIN <= version <= _PRODUCE_MAX:
                     body = request_body(buf, client_id_end, min(end, frame_end), PRODUCE, version)
                     self._usage.read(buf, body, end, frame_end, version)
                     if not self._usage.heads_read:
                         return False
-                    touched = self._writes(buf, version)
-                    if touched:
+                    error_code = self._error_of_produce(buf, version)
+                    if error_code:
                         answer = self._refused_produce(
-                            buf, body, min(end, frame_end), version, correlation_id
+                            buf, body, min(end, frame_end), version, correlation_id, error_code
                         )
             else:
                 if frame_end > end:
                     return False
-                touched = buf.find(topic.name_bytes, client_id_end, frame_end) >= 0 or (
-                    bool(topic.topic_id) and buf.find(topic.topic_id, client_id_end, frame_end) >= 0
-                )
-                if touched:
-                    found = self._refused(buf, pos, frame_end, api_key, version, correlation_id)
-                    touched = found is not None
-                    if found is not None:
-                        answer = found
-        if not touched:
+                answer = self._answer(buf, pos, frame_end, api_key, version, correlation_id, client_id_end)
+        if answer is None:
             return self.then(
                 buf, pos, end, frame_end, api_key, version, correlation_id, client_id_end, now_ms
             )
@@ -144,24 +127,63 @@ class TopicGuard:
         self._drop(pos, min(end, frame_end), frame_end)
         return True
 
-    def _writes(self, buf: bytearray, version: int) -> bool:
-        """The Produce that was walked has a batch for the topic."""
-        topic = self._topic
-        wanted = topic.topic_id if version >= FIRST_TOPIC_ID else topic.name_bytes
-        return bool(wanted) and any(buf[batch[0] : batch[1]] == wanted for batch in self._usage.batches)
+    def _error_of_produce(self, buf: bytearray, version: int) -> int:
+        """0: the Produce that was walked has no batch for the topic, nor for one that may be it."""
+        topic, batches = self._topic, self._usage.batches
+        if version < FIRST_TOPIC_ID:
+            name = topic.name_bytes
+            is_own = any(buf[batch[0] : batch[1]] == name for batch in batches)
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_own else 0
+        others, code = topic.others, 0
+        for batch in batches:
+            topic_id = bytes(buf[batch[0] : batch[1]])
+            if topic_id not in others and code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                code = topic.error_of(topic_id)
+        return code
 
     def _refused_produce(
-        self, buf: bytearray, body: int, limit: int, version: int, correlation_id: int
+        self, buf: bytearray, body: int, limit: int, version: int, correlation_id: int, error_code: int
     ) -> bytes:
+        is_own = error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if self._usage.acks == 0:
-            raise OwnTopicTouched(
-                f"an unacknowledged Produce to {self._topic.name}, which is the proxy's own"
-            )
-        message = f"Topic authorization failed: {self._topic.name} is the proxy's own."
+            which = f"{self._topic.name}, which is the proxy's own" if is_own else _ID_OF_NONE
+            raise OwnTopicTouched(f"an unacknowledged Produce to {which}")
+        own = f"Topic authorization failed: {self._topic.name} is the proxy's own."
         return refuse_produce(
             buf, body, limit, version, correlation_id,
-            error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, message=message, throttle_ms=0,
+            error_code=error_code, message=own if is_own else UNKNOWN_ID, throttle_ms=0,
         )  # fmt: skip
+
+    def _answer(
+        self, buf: bytearray, pos: int, frame_end: int, api_key: int, version: int, correlation_id: int,
+        client_id_end: int,
+    ) -> bytes | None:  # fmt: skip
+        """The answer to a request other than Produce; None: it may pass."""
+        topic = self._topic
+        if buf.find(topic.name_bytes, client_id_end, frame_end) >= 0 or any(
+            buf.find(topic_id, client_id_end, frame_end) >= 0 for topic_id in topic.own_ids
+        ):
+            answer = self._refused(buf, pos, frame_end, api_key, version, correlation_id)
+            if answer is not None:
+                return answer
+        if api_key in FETCHES:
+            if (api_key != FETCH or version >= FETCH_FIRST_TOPIC_ID) and version <= OFFERED[api_key][1]:
+                body = request_body(buf, client_id_end, frame_end, api_key, version)
+                others = topic.others
+                for topic_id in fetch_topic_ids(buf, body, frame_end, api_key, version):
+                    if topic_id not in others:
+                        return self._asks(buf, pos, frame_end, api_key, version, correlation_id)
+        elif api_key == ApiKey.DELETE_TOPICS and _DELETE_FIRST_TOPIC_ID <= version <= OFFERED[api_key][1]:
+            return self._asks(buf, pos, frame_end, api_key, version, correlation_id)
+        return None
+
+    def _asks(
+        self, buf: bytearray, pos: int, frame_end: int, api_key: int, version: int, correlation_id: int
+    ) -> bytes | None:
+        """The answer to a request that names topics by ids that nobody has named yet; None: it does not."""
+        body = decode_frame("request", api_key, version, bytes(buf[pos + SIZE_BYTES : frame_end])).body
+        found = {text for text in asked_by_id(body) if self._topic.error_of(uuid_bytes(text))}
+        return of_unknown(api_key, version, correlation_id, body, found) if found else None
 
     def _refused(
         self, buf: bytearray, pos: int, frame_end: int, api_key: int, version: int, correlation_id: int
@@ -170,9 +192,9 @@ class TopicGuard:
         topic = self._topic
         frame = bytes(buf[pos + SIZE_BYTES : frame_end])
         body = decode_frame("request", api_key, version, frame).body
-        if not names_topic(body, topic.name, topic.id_text):
+        if not names_topic(body, topic.name, topic.id_texts):
             return None
-        answer = refusal(api_key, version, correlation_id, body, topic.name, topic.id_text)
+        answer = refusal(api_key, version, correlation_id, body, topic.name, topic.id_texts)
         if answer is None:
             raise OwnTopicTouched(f"a request that names {topic.name}, which is the proxy's own")
         return answer

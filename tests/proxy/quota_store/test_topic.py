@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+import tomllib
 from collections.abc import Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -25,6 +27,7 @@ from sluice.quotas.entity import QuotaEntity
 
 pytestmark = pytest.mark.asyncio
 ALICE = QuotaEntity("alice")
+ROOT = Path(__file__).parents[3]
 PARTITION = TopicPartition("__sluice_quotas", 0)
 
 
@@ -203,6 +206,14 @@ async def test_what_cannot_be_written_at_all_is_told_to_be_as_it_was(topic: Reco
     assert result.code == 7
     assert "Nothing has been changed" in result.message
     assert "ClusterAuthorizationFailed" in result.message
+
+
+@pytest.mark.parametrize("pins", ["run", "image"])
+async def test_what_reads_compressed_records_is_installed_with_the_proxy(pins: str) -> None:
+    """Tests have it in any case: aiokafka without it read no topic in which another tool wrote by zstd."""
+    told = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert any(each.startswith("cramjam") for each in told["project"]["dependencies"])
+    assert "\ncramjam==" in (ROOT / f"requirements/{pins}.txt").read_text()
 
 
 @pytest.mark.parametrize("timestamp_ms", [-(10**17), 10**17, -(2**63), -2])

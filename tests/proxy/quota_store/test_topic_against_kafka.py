@@ -13,16 +13,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiokafka.conn import AIOKafkaConnection
+from aiokafka.protocol.metadata import MetadataRequest_v5
+from confluent_kafka import OFFSET_END, Producer
+from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from kafka import KafkaProducer
 from structlog.testing import capture_logs
 
+from sluice.protocol.apis import METADATA
 from sluice.proxy.config.quotas import QuotaTopicOptions
+from sluice.proxy.kafka_client.clients import topic_id
 from sluice.proxy.quota_store import topic as quota_topic
 from sluice.proxy.quota_store.audit import QuotaAudit
 from sluice.proxy.quota_store.client_quotas import NO_SHADOW, Alteration, Outcome, QuotaApiError, alter
 from sluice.proxy.quota_store.topic import QuotaTopic
+from sluice.proxy.quota_store.topic_connection import IdDesk
 from sluice.proxy.quota_store.topic_records import Stored
+from sluice.proxy.session.own_topic.own_topic import OwnTopic
 from sluice.quotas.entity import QuotaEntity
 from testkit.clients.kafka_records import create_topic
 from testkit.kafka.node import KafkaNode
@@ -41,9 +50,9 @@ def options_of(kafka: KafkaNode, **more: Any) -> QuotaTopicOptions:
 
 @asynccontextmanager
 async def following(
-    options: QuotaTopicOptions, known: Mapping[QuotaEntity, Stored] | None = None
+    options: QuotaTopicOptions, known: Mapping[QuotaEntity, Stored] | None = None, known_id: bytes = b""
 ) -> AsyncIterator[QuotaTopic]:
-    topic = QuotaTopic(options, QuotaAudit(), lambda: None, lambda _: None, known)
+    topic = QuotaTopic(options, QuotaAudit(), lambda: None, lambda _: None, known, known_id)
     task = asyncio.ensure_future(topic.run())
     try:
         yield topic
@@ -222,6 +231,126 @@ async def test_a_topic_that_is_deleted_is_made_anew(kafka: KafkaNode) -> None:
         await until(lambda: topic.topic_id != first and topic.is_followed, 60)
         assert not topic.entries
         assert await set_rate(topic, "bob", 6.0) == 0
+
+
+async def test_no_client_of_ours_has_a_broker_make_a_topic_by_asking_for_it(
+    kafka: KafkaNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its own number of partitions: one that was deleted then came back as one that is refused."""
+    asked: list[Any] = []
+    send = AIOKafkaConnection.send
+
+    def sent(connection: Any, request: Any, *more: Any, **others: Any) -> Any:
+        if request.API_KEY == METADATA:
+            asked.append(request)
+        return send(connection, request, *more, **others)
+
+    monkeypatch.setattr(AIOKafkaConnection, "send", sent)
+    async with following(options_of(kafka)) as topic:
+        assert await set_rate(topic, "alice", 5.0) == 0
+    of_libraries = [each.build(MetadataRequest_v5) for each in asked if hasattr(each, "build")]
+    assert of_libraries
+    assert not any(each.allow_auto_topic_creation for each in of_libraries)
+
+
+async def test_a_topic_that_may_lose_quotas_from_now_on_is_not_followed_any_more(
+    kafka: KafkaNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quota_topic, "_LOOK_S", 0.1)
+    options = options_of(kafka, request_timeout_s=1.0)
+    with capture_logs() as lines:
+        async with following(options) as topic:
+            assert await set_rate(topic, "alice", 5.0) == 0
+            await asyncio.to_thread(set_config, kafka, options.name, "cleanup.policy", "delete")
+            await until(lambda: not topic.is_followed)
+            with pytest.raises(QuotaApiError, match="must be compact"):
+                await set_rate(topic, "alice", 6.0)
+            assert topic.entries == {ALICE: Stored({"producer_byte_rate": 5})}
+            await asyncio.to_thread(set_config, kafka, options.name, "cleanup.policy", "compact")
+            await until(lambda: topic.is_followed)
+    assert any("must be compact" in line.get("reason", "") for line in lines)
+
+
+async def test_of_a_topic_that_has_been_emptied_what_is_in_force_stays_and_can_be_written_again(
+    kafka: KafkaNode,
+) -> None:
+    options = options_of(kafka)
+    async with following(options) as topic:
+        assert await set_rate(topic, "alice", 5.0) == 0
+        known, known_id = dict(topic.entries), topic.topic_id
+    await asyncio.to_thread(set_config, kafka, options.name, "cleanup.policy", "delete")
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    (emptied,) = admin.delete_records([KafkaPartition(options.name, 0, OFFSET_END)]).values()
+    await asyncio.to_thread(emptied.result, 30)
+    await asyncio.to_thread(set_config, kafka, options.name, "cleanup.policy", "compact")
+    with capture_logs() as lines:
+        async with following(options, known, known_id) as topic:
+            await until(lambda: topic.is_followed)
+            assert topic.entries == known
+            assert await set_rate(topic, "alice", 5.0) == 0
+            async with following(options) as other:
+                await until(lambda: other.is_followed)
+                assert other.entries == known
+    assert [line["kept"] for line in lines if line["event"] == "quota_topic_emptied"] == [1]
+
+
+async def test_of_another_topic_that_is_empty_nothing_is_kept(kafka: KafkaNode) -> None:
+    options = options_of(kafka)
+    known = {ALICE: Stored({"producer_byte_rate": 5})}
+    async with following(options, known, b"another topic ID") as topic:
+        await until(lambda: topic.is_followed)
+        assert not topic.entries
+
+
+@pytest.mark.parametrize("codec", ["snappy", "lz4", "zstd", "gzip"])
+async def test_what_another_tool_compressed_is_read_and_the_broker_compresses_nothing_itself(
+    kafka: KafkaNode, codec: str
+) -> None:
+    options = options_of(kafka)
+    async with following(options) as topic:
+        assert await set_rate(topic, "alice", 5.0) == 0
+        producer = Producer({"bootstrap.servers": kafka.bootstrap, "compression.type": codec})
+        value = b'{"producer_byte_rate":5' + b" " * 800 + b"}"
+        producer.produce(options.name, value, b'{"user":"bob"}')
+        await asyncio.to_thread(producer.flush, 30)
+        await until(lambda: QuotaEntity("bob") in topic.entries)
+    (told,) = (await asyncio.to_thread(configs_of, kafka, options.name)).values()
+    compression = told["compression.type"]
+    assert (compression.value, compression.is_default) == ("producer", False)
+
+
+async def test_the_brokers_name_the_ids_that_clients_have_used(kafka: KafkaNode) -> None:
+    options, other = options_of(kafka), options_of(kafka).name
+    await asyncio.to_thread(create_topic, kafka, other, 1)
+    own = OwnTopic(options.name, frozenset())
+    async with following(options) as topic:
+        await until(lambda: topic.is_followed)
+        assert topic.client is not None
+        found = await topic_id(topic.client, other)
+        assert found
+        ids = (found, topic.topic_id, b"nobody's id, yet")
+        assert {own.error_of(each) for each in ids} == {100}
+        desk = asyncio.ensure_future(IdDesk(own, lambda: topic.client).run())
+        try:
+            assert {own.error_of(each) for each in ids} == {100}
+            await until(lambda: not own.wanted and own.own_ids == (topic.topic_id,))
+        finally:
+            desk.cancel()
+        assert [own.error_of(each) for each in ids] == [0, 29, 100]
+
+
+def set_config(kafka: KafkaNode, topic: str, name: str, value: str) -> None:
+    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    (done,) = admin.incremental_alter_configs([resource]).values()
+    done.result(30)
+
+
+def configs_of(kafka: KafkaNode, topic: str) -> Any:
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    return {each: told.result(30) for each, told in admin.describe_configs([resource]).items()}
 
 
 async def test_while_no_broker_is_there_what_is_known_stays() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.local_responses import DUE_BYTES, LocalAnswers
-from sluice.proxy.session.own_topic.topic_acl import OwnTopic
+from sluice.proxy.session.own_topic.own_topic import OwnTopic
 from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.read_gate import Pace
 from sluice.proxy.session.session import Session

@@ -16,7 +16,8 @@ from sluice.protocol.codec.spec_model import load_message
 from sluice.protocol.codec.wire import uuid_text
 from sluice.protocol.names import api_name
 from sluice.proxy.session.causes import DisconnectCause
-from sluice.proxy.session.own_topic.topic_acl import OwnTopic, TopicGuard
+from sluice.proxy.session.own_topic.own_topic import OwnTopic
+from sluice.proxy.session.own_topic.topic_acl import TopicGuard
 from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.session import Session
 from sluice.quotas.entity import DEFAULT, QuotaEntity
@@ -30,12 +31,16 @@ from testkit.proxy.playbook import Shell, limits_of
 NAME = "__sluice_quotas"
 ID = bytes(range(100, 116))
 ID_TEXT = uuid_text(ID)
+OTHER = bytes(range(16))
+"""of a topic that has been named"""
+OTHER_TEXT = uuid_text(OTHER)
 PRODUCE, FETCH, LIST_OFFSETS = 0, 1, 2
 REFUSED = 29
 
 
 def shell(*, admins: Sequence[str] = (), topic_id: bytes = ID) -> Shell:
     topic = OwnTopic(NAME, frozenset(admins), topic_id)
+    topic.learn(OTHER, "orders")
     shared = SharedState(QuotaManager(limits_of()), Recorder(), own_topic=topic)
     return Shell(Session(shared, SessionPolicy(), "10.0.0.1"))
 
@@ -63,7 +68,7 @@ def fetch_of(topics: Sequence[str], version: int, **fields: Any) -> bytes:
 
 @pytest.mark.parametrize("version", readable_versions(ApiKey.PRODUCE))
 def test_a_produce_to_it_is_refused_with_error_29(version: int) -> None:
-    own, other = (NAME, "orders") if version < 13 else (ID_TEXT, uuid_text(bytes(16)))
+    own, other = (NAME, "orders") if version < 13 else (ID_TEXT, OTHER_TEXT)
     one = shell()
     one.client_sends(produce_to([other, own], version))
     assert not one.to_broker
@@ -87,7 +92,7 @@ def test_a_refused_produce_is_counted_for_the_client_id_that_it_has_itself() -> 
 
 @pytest.mark.parametrize("version", readable_versions(ApiKey.PRODUCE))
 def test_a_produce_elsewhere_passes_though_its_records_speak_of_it(version: int) -> None:
-    other = "orders" if version < 13 else uuid_text(bytes(16))
+    other = "orders" if version < 13 else OTHER_TEXT
     sent = produce({other: [(0, record_batch(NAME.encode() + ID))]}, version=version)
     one = shell()
     one.client_sends(sent)
@@ -140,7 +145,7 @@ def test_a_produce_without_acknowledgement_ends_the_connection() -> None:
 
 @pytest.mark.parametrize("version", readable_versions(ApiKey.FETCH))
 def test_a_fetch_of_it_is_refused_and_says_which_it_is(version: int) -> None:
-    own, other = (NAME, "orders") if version < 13 else (ID_TEXT, uuid_text(bytes(16)))
+    own, other = (NAME, "orders") if version < 13 else (ID_TEXT, OTHER_TEXT)
     one = shell()
     one.client_sends(fetch_of([other, own], version))
     assert not one.to_broker
@@ -265,15 +270,6 @@ def test_admins_read_and_write_it() -> None:
     one = shell(admins=["ANONYMOUS"])
     one.client_sends(sent)
     assert one.to_broker == sent
-
-
-def test_while_its_id_is_not_known_its_name_is_guarded() -> None:
-    one = shell(topic_id=b"")
-    one.client_sends(produce_to([NAME], 12))
-    assert not one.to_broker
-    passes = produce_to([ID_TEXT], 13, correlation_id=2)
-    one.client_sends(passes)
-    assert one.to_broker == passes
 
 
 def test_refusals_stand_in_order_among_the_brokers_answers() -> None:

@@ -12,7 +12,7 @@ import pytest
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.delays import LeftBehind
-from sluice.proxy.session.own_topic.topic_acl import OwnTopic
+from sluice.proxy.session.own_topic.own_topic import OwnTopic
 from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.producer_ids.shared import ProducerIds
 from sluice.proxy.session.session import Session

@@ -8,7 +8,7 @@ import pytest
 
 from sluice.protocol.apis import ApiKey
 from sluice.proxy.session.gateway.broker_map import BrokerMap
-from sluice.proxy.session.own_topic.topic_acl import OwnTopic
+from sluice.proxy.session.own_topic.own_topic import OwnTopic
 from sluice.proxy.session.policy import QuotaApi, SessionPolicy, SharedState
 from sluice.proxy.session.session import Session
 from sluice.quotas.entity import DEFAULT, QuotaEntity

@@ -7,7 +7,7 @@ import pytest
 
 from sluice.protocol.apis import API_VERSIONS, METADATA, ApiKey
 from sluice.proxy.session.connection_states import State
-from sluice.proxy.session.own_topic.topic_acl import OwnTopic
+from sluice.proxy.session.own_topic.own_topic import OwnTopic
 from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.producer_ids.shared import ProducerIds
 from sluice.proxy.session.session import Session

@@ -1,0 +1,80 @@
+"""A Fetch or ShareFetch that has arrived whole → the ids of the topics that it asks for. Pure.
+
+Only versions that name topics by id. Source: FetchRequest.json, ShareFetchRequest.json 4.3.1.
+
+    Fetch v13–v18  …, maxBytes int32, isolationLevel int8, sessionId int32, epoch int32,
+                   [topic uuid, [32 bytes, tags]]
+    ShareFetch     …, maxBytes int32, maxRecords int32, batchSize int32, (v2: int8, bool,)
+                   [topic uuid, [index int32, [first int64, last int64, types]]]
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sluice.protocol.apis import FETCH
+from sluice.protocol.fetch import max_bytes_offset
+from sluice.protocol.primitives import UUID_BYTES, compact_array_count, skip, skip_compact_nullable, skip_tags
+
+FETCH_FIRST_TOPIC_ID: Final = 13
+_FETCH_TOPICS_AT: Final = 13
+"""behind where max_bytes stands"""
+_SHARE_TOPICS_AT: Final = (0, 12, 14)
+"""by version"""
+_PARTITION_BYTES: Final = 32
+"""of a Fetch, up to its tags"""
+_ONE_BYTES: Final = UUID_BYTES + 1 + _PARTITION_BYTES + 2
+"""of a topic with one partition, without tags"""
+_TOPIC_MIN_BYTES: Final = UUID_BYTES + 2
+_SHARE_PARTITION_MIN_BYTES: Final = 6
+_ACKNOWLEDGEMENT_MIN_BYTES: Final = 18
+
+
+def fetch_topic_ids(buf: bytearray, body: int, end: int, api_key: int, version: int) -> list[bytes]:
+    """16 bytes each, as often as the request names it; `body`: where its body begins.
+
+    Raises MalformedFrame if the topics do not stand before `end`.
+    """
+    pos = max_bytes_offset(buf, body, end, api_key, version)
+    pos += _FETCH_TOPICS_AT if api_key == FETCH else _SHARE_TOPICS_AT[version]
+    topics, pos = compact_array_count(buf, pos, end, _TOPIC_MIN_BYTES)
+    stop = pos + topics * _ONE_BYTES
+    if api_key == FETCH and topics > 0 and stop <= end and _have_one(buf, pos, stop, topics):
+        return [bytes(buf[at : at + UUID_BYTES]) for at in range(pos, stop, _ONE_BYTES)]
+    skip_partitions = _skip_fetch if api_key == FETCH else _skip_share_fetch
+    found = []
+    for _ in range(topics):
+        after = skip(pos, UUID_BYTES, end)
+        found.append(bytes(buf[pos:after]))
+        pos = skip_tags(buf, skip_partitions(buf, after, end), end)
+    return found
+
+
+def _have_one(buf: bytearray, pos: int, stop: int, topics: int) -> bool:
+    """All topics have one partition, and nothing has tags, as in most Fetches of many topics."""
+    return (
+        buf[pos + UUID_BYTES : stop : _ONE_BYTES] == b"\2" * topics
+        and not any(buf[pos + _ONE_BYTES - 2 : stop : _ONE_BYTES])
+        and not any(buf[pos + _ONE_BYTES - 1 : stop : _ONE_BYTES])
+    )
+
+
+def _skip_fetch(buf: bytearray, pos: int, end: int) -> int:
+    partitions, pos = compact_array_count(buf, pos, end, _PARTITION_BYTES + 1)
+    stop = pos + partitions * (_PARTITION_BYTES + 1)
+    # The usual: no partition has tags. Each then is as long as the others, and ends with a 0.
+    if not any(buf[pos + _PARTITION_BYTES : stop : _PARTITION_BYTES + 1]):
+        return max(pos, stop)
+    for _ in range(partitions):
+        pos = skip_tags(buf, skip(pos, _PARTITION_BYTES, end), end)
+    return pos
+
+
+def _skip_share_fetch(buf: bytearray, pos: int, end: int) -> int:
+    partitions, pos = compact_array_count(buf, pos, end, _SHARE_PARTITION_MIN_BYTES)
+    for _ in range(partitions):
+        batches, pos = compact_array_count(buf, skip(pos, 4, end), end, _ACKNOWLEDGEMENT_MIN_BYTES)
+        for _ in range(batches):
+            pos = skip_tags(buf, skip_compact_nullable(buf, skip(pos, 16, end), end), end)
+        pos = skip_tags(buf, pos, end)
+    return pos
