@@ -19,7 +19,7 @@ class BytesByTag:
         return len(self._tags)
 
     def add(self, tag: float, request_bytes: float) -> None:
-        """One more request."""
+        """One more request of these bytes at this tag."""
         self._bytes.insert(bisect_right(self._tags, tag), request_bytes)
         insort(self._tags, tag)
 
@@ -29,7 +29,7 @@ class BytesByTag:
         del self._tags[at], self._bytes[at]
 
     def clear(self) -> None:
-        """None is left."""
+        """None of those that were added is left."""
         self._tags.clear()
         self._bytes.clear()
 

@@ -42,8 +42,8 @@ class Place:
 
 
 class LeftPlaces:
-    """Of connections that have left before the others had as much. A new one goes on where one of them was:
-    who reconnects for each request would be served before those who stay, each time."""
+    """Places that connections have left before the others had as much. A new one goes on in one of them: who
+    reconnects for each request would be served before those who stay, each time."""
 
     __slots__ = ("_tags",)
 
@@ -51,7 +51,7 @@ class LeftPlaces:
         self._tags: list[tuple[float, float]] = []  # a heap: tag, until when it counts
 
     def leave(self, place: Place, virtual_time: float, now_ms: float) -> None:
-        """It has left."""
+        """Its connection has left, and it had more than others so far, perhaps."""
         if place.tag > virtual_time and len(self._tags) < _MOST_LEFT:
             heappush(self._tags, (place.tag, now_ms + _LEFT_MS))
 
