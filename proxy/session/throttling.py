@@ -130,7 +130,8 @@ class Throttling:
                 ids = self.ids = ProduceIds(self._shared.producer_ids, self._wake)
                 self.known = ids.known
             ids.use(identity.user, limit, (self._address, identity.client_id))
-        elif self.produces.refuses:
+        elif self.produces.refuses or self._shared.producer_ids.tables.has_gates(identity.user):
+            # What comes behind a batch that was refused waits for that, though nothing is refused now.
             if ids is None:
                 ids = self.ids = ProduceIds(self._shared.producer_ids, self._wake)
                 self.known = ids.known

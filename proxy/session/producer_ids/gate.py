@@ -175,6 +175,8 @@ class ProducerGate:
     def message(self) -> str:
         """What the refusal tells people; names the quota."""
         quota = f"quota producer_ids_rate of user {self._user} ({number(self._ids_per_hour)} new ids an hour)"
+        if self._gates_only:  # and the rate that refused it is gone
+            quota = f"a quota of user {self._user} that is no more"
         if self.reason is RefusalReason.GATE:
             return f"{quota}: an earlier batch of this producer waits for its turn"
         return f"{quota}: this producer id waits for its turn; the batch may be sent again"

@@ -175,6 +175,11 @@ class GateTables:
         table.used_ms = now_ms
         return table
 
+    def has_gates(self, user: str) -> bool:
+        """A batch of this principal was refused, and has not come again."""
+        table = self._tables.get(user)
+        return table is not None and bool(table.gates)
+
     def expire(self, now_ms: float) -> None:
         """Drop gates that are over, and tables of which nothing is left."""
         for user, table in list(self._tables.items()):

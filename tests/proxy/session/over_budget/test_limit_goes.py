@@ -76,3 +76,23 @@ def test_a_budget_that_has_become_shorter_than_what_was_told_before_holds_no_les
     shell.advance(BUDGET_MS)
     assert refusals_of(shell)
     assert min(record.held_ms for record in shell.records) >= 0.0
+
+
+@pytest.mark.parametrize("after", [limits_of(refuses=False), limits_of(shadow=True), QuotaLimits()])
+def test_a_later_batch_does_not_overtake_a_refused_one_when_nothing_is_refused_any_more(
+    after: QuotaLimits,
+) -> None:
+    """The broker took it as the first of its id; the refused one was then out of order."""
+    shell = behind_a_debt(8_000)
+    shell.client_sends(idempotent(0))
+    shell.advance(BUDGET_MS)
+    assert [number for number, _, _ in refusals_of(shell)] == [0]
+    shell.shared.quotas.reload(after, shell.now_ms)
+    shell.client_sends(idempotent(1))
+    ((number, _, message),) = refusals_of(shell)
+    assert number == 1
+    assert message.endswith(": an earlier batch of this producer waits for its turn")
+    assert "ids" not in message
+    shell.advance(60_000.0)
+    shell.client_sends(idempotent(0) + idempotent(1))
+    assert bytes(shell.to_broker) == idempotent(0) + idempotent(1)
