@@ -75,7 +75,7 @@ class RequestSide(FetchSide):
         self._guard: TopicGuard | Leaving | None = None
         if shared.own_topic is not None:
             self._guard = TopicGuard(
-                shared.own_topic, identity, in_flight, local, self._records, self._drop_frame
+                shared.own_topic, identity, in_flight, local, self._records, self._drop_frame, pace
             )
         self._client_id_length = _UNKNOWN_LENGTH
         self._frame_limit = policy.frame_limit(authenticated=identity.authenticated)

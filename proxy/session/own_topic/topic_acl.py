@@ -11,6 +11,7 @@ for it. Pure.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import Final
 
 from sluice.protocol.apis import (
@@ -35,11 +36,15 @@ from sluice.proxy.session.in_flight import LOCAL, InFlight
 from sluice.proxy.session.local_responses import LocalAnswers
 from sluice.proxy.session.own_topic.own_topic import OwnTopic
 from sluice.proxy.session.own_topic.refusal import UNKNOWN_ID, asked_by_id, names_topic, of_unknown, refusal
+from sluice.proxy.session.read_gate import Pace
 from sluice.usage.records import RequestRecord
 
 Judge = Callable[[bytearray, int, int, int, int, int, int, int, float], bool]
 _PRODUCE_MIN, _PRODUCE_MAX = OFFERED[PRODUCE]
 _DELETE_FIRST_TOPIC_ID: Final = 6
+_ASKED_WITHIN_MS: Final = 2_000.0
+"""The brokers are asked about an unknown id meanwhile; as long as a connection of a group may wait"""
+_LOOK_AGAIN_MS: Final = 20.0
 _ID_OF_NONE: Final = "a topic id that no answer has named yet"
 
 
@@ -52,7 +57,10 @@ class OwnTopicTouched(ProtocolError):
 class TopicGuard:
     """Keeps one connection away from the proxy's own topic."""
 
-    __slots__ = ("_drop", "_identity", "_in_flight", "_local", "_records", "_topic", "_usage", "then")
+    __slots__ = (
+        "_asked_ms", "_drop", "_identity", "_in_flight", "_local", "_pace", "_records", "_topic", "_usage",
+        "then",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -62,6 +70,7 @@ class TopicGuard:
         local: LocalAnswers,
         records: list[RequestRecord],
         drop: Callable[[int, int, int], None],
+        pace: Pace,
     ) -> None:
         """`drop`: (pos, end of what has arrived, end of the frame): told which bytes do not go on."""
         self._topic = topic
@@ -70,7 +79,9 @@ class TopicGuard:
         self._local = local
         self._records = records
         self._drop = drop
+        self._pace = pace
         self._usage = ProduceUsage()
+        self._asked_ms = -inf  # since when the Produce at hand waits for the brokers' word on its ids
         self.then: Judge = _nobody
         """who judges what may pass"""
 
@@ -99,6 +110,9 @@ class TopicGuard:
                     if not self._usage.heads_read:
                         return False
                     error_code = self._error_of_produce(buf, version)
+                    if error_code == ErrorCode.UNKNOWN_TOPIC_ID and self._waits(now_ms):
+                        return False
+                    self._asked_ms = -inf
                     if error_code:
                         answer = self._refused_produce(
                             buf, body, min(end, frame_end), version, correlation_id, error_code
@@ -125,6 +139,17 @@ class TopicGuard:
             api_key, version, identity.user, None,
         ))  # fmt: skip
         self._drop(pos, min(end, frame_end), frame_end)
+        return True
+
+    def _waits(self, now_ms: float) -> bool:
+        """A Produce by an unknown id waits until the brokers have said whose it is, and all behind it: if it
+        were refused, and they were not, they would be stored before it."""
+        if self._asked_ms == -inf:
+            self._asked_ms = now_ms
+        until_ms = min(now_ms + _LOOK_AGAIN_MS, self._asked_ms + _ASKED_WITHIN_MS)
+        if until_ms <= now_ms:
+            return False
+        self._pace.mute(until_ms, now_ms, None, at_boundary=True)
         return True
 
     def _error_of_produce(self, buf: bytearray, version: int) -> int:

@@ -65,6 +65,7 @@ def test_an_id_that_nobody_has_named_is_unknown_until_an_answer_names_it(api_key
     one = shell()
     sent = by_id(api_key, version, OTHER_TEXT, NEW_TEXT)
     one.client_sends(sent)
+    one.advance(2_000)
     assert not one.to_broker
     assert str(UNKNOWN) in str(body_of(api_key, version, one.to_client))
     asked, told = named([("orders-2", NEW, 0)])
@@ -101,6 +102,7 @@ def test_an_answer_that_tells_no_name_or_no_id_names_nothing(topics: Any) -> Non
     one.broker_sends(told)
     for topic_id in (NEW, bytes(16)):
         one.client_sends(produce_to([uuid_text(topic_id)], 13))
+        one.advance(2_000)
     assert one.to_broker == asked
 
 
@@ -125,9 +127,29 @@ def test_of_a_produce_to_it_and_to_an_unknown_id_the_refusal_is_told() -> None:
 def test_an_unacknowledged_produce_by_an_unknown_id_ends_the_connection() -> None:
     one = shell()
     one.client_sends(produce_to([NEW_TEXT], 13, acks=0))
+    one.advance(2_000)
     assert not one.to_broker
     assert one.cause is DisconnectCause.OWN_TOPIC
     assert "no answer has named" in one.detail
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+def test_a_produce_by_an_unknown_id_waits_for_the_brokers_word_and_all_behind_it(acks: int) -> None:
+    """Refused while the next, known by then, was not, it would be stored behind that: also of an idempotent
+    producer that is new there."""
+    one = shell()
+    sent = b"".join(produce_to([NEW_TEXT], 13, acks=acks, correlation_id=number) for number in range(5))
+    one.client_sends(sent[:-10])
+    one.advance(500)
+    one.client_sends(sent[-10:] + request(METADATA, 12))
+    one.advance(500)
+    assert not one.to_broker
+    topic = one.shared.own_topic
+    assert topic is not None
+    topic.learn(NEW, "orders-2")
+    one.advance(20)
+    assert one.to_broker == sent + request(METADATA, 12)
+    assert not one.to_client
 
 
 def test_admins_may_use_ids_that_nobody_has_named() -> None:
