@@ -136,14 +136,15 @@ def simulate(clients: list[Client], seconds: float) -> Passed:
 
 
 def most_ahead(passed: Passed, rate_per_s: float) -> float:
-    """The largest of (bytes passed − rate · time) over all spans of time."""
+    """The largest of (bytes passed − rate · time) over all spans of time, to a thousandth of a byte: times
+    are sums of floats."""
     ahead = largest = 0.0
     before_ms = passed[0][0]
     for at_ms, size in passed:
         ahead = max(0.0, ahead - (at_ms - before_ms) * rate_per_s / 1_000) + size
         largest = max(largest, ahead)
         before_ms = at_ms
-    return largest
+    return round(largest, 3)
 
 
 def test_most_ahead_is_what_it_says() -> None:
