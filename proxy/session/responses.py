@@ -319,9 +319,10 @@ class AnswerSide:
         """As _work_on, for what is no Fetch and has arrived as far as is needed."""
         _, api_key, version, _, request_bytes, forwarded_ms, _, noted, sensor, work = entry
         if work in _NOT_CHARGED:
-            if api_key == METADATA and version >= FIRST_WITH_IDS:
+            if api_key == METADATA and version >= FIRST_WITH_IDS and self._names:
+                told = bytes(buf[pos + RESPONSE_HEAD_BYTES : min(end, frame_end)])
                 for names in self._names:
-                    learn_names(names, bytes(buf[pos + RESPONSE_HEAD_BYTES : min(end, frame_end)]))
+                    learn_names(names, told)
             return 0.0
         if work is MUTATION:
             return noted - forwarded_ms
