@@ -59,7 +59,7 @@ OutOption = Annotated[
     str, typer.Option("--out", metavar="PATH", help="Where states and plans go: a folder or s3://….")
 ]
 DateOption = Annotated[
-    str, typer.Option("--date", metavar="YYYY-MM-DD", help="Whose log (UTC); else yesterday's.")
+    str | None, typer.Option("--date", metavar="YYYY-MM-DD", help="Whose log (UTC); else yesterday's.")
 ]
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Show the changes; write and compact nothing. Local Spark only.")
@@ -103,7 +103,7 @@ def recalibrate(
     logs: LogsOption,
     quotas: QuotasOption,
     out: OutOption,
-    day: DateOption = "",
+    day: DateOption = None,
     dry_run: DryRunOption = False,
     settings: SettingsOption = None,
     master: MasterOption = None,
@@ -237,9 +237,9 @@ def _check_places(out: str, quotas: str, *, apply: bool, dry_run: bool) -> None:
         raise typer.BadParameter(f"{out} is a file; it must be a folder, or not be there", param_hint="--out")
 
 
-def _date(text: str) -> date:
+def _date(text: str | None) -> date:
     today = datetime.now(UTC).date()
-    if not text:
+    if text is None:
         return today - timedelta(days=1)
     try:
         day = date.fromisoformat(text)

@@ -181,6 +181,8 @@ def test_a_wrong_quota_file_ends_with_2_and_its_line_before_spark_starts(job: Jo
 
 def test_wrong_settings_dates_folders_and_spark_settings_end_with_2(job: Job) -> None:
     assert job.run("--date=yesterday")[0] == 2
+    code, _, told = job.run("--date=")  # a shell's variable without a value: not yesterday
+    assert (code, "'' is no date such as" in told) == (2, True), told
     assert job.run("--conf=spark.x")[0] == 2
     tomorrow = datetime.now(UTC).date() + timedelta(days=1)
     code, _, told = job.run(f"--date={tomorrow}")

@@ -77,6 +77,19 @@ class Asked:
         return f"config for {self.first_type[:-1]} {printable(str(name))}"
 
 
+def given_shorthands(
+    types: Sequence[str], names: Sequence[str], shorthands: Mapping[str, str | bool | None]
+) -> Sequence[tuple[str, str | bool | None]]:
+    """Which of --user and the like are given, in SHORTHANDS' order. Raises ArgumentError if types or names
+    are, too."""
+    given = [(option, shorthands.get(option)) for option in SHORTHANDS if shorthands.get(option)]
+    if given and (types or names):
+        raise ArgumentError(
+            "--entity-type, --entity-name, --entity-default do not go with --user and the like"
+        )
+    return given
+
+
 def asked_of(
     types: Sequence[str],
     names: Sequence[str],
@@ -88,12 +101,7 @@ def asked_of(
 
     Raises ArgumentError.
     """
-    given = [(option, shorthands.get(option)) for option in SHORTHANDS if shorthands.get(option)]
-    if given and (types or names):
-        raise ArgumentError(
-            "--entity-type, --entity-name, --entity-default do not go with --user and the like"
-        )
-    if given:
+    if given := given_shorthands(types, names, shorthands):
         types = [f"{option.removesuffix('_defaults')}s" for option, _ in given]
         names = [value if isinstance(value, str) else DEFAULT_NAME for _, value in given]
     if not (types or names or alter):

@@ -90,19 +90,13 @@ def configs(
     `sluice configs -q quotas.yaml --alter --add-config producer_byte_rate=1048576 --entity-type users
     --entity-name alice`. In a file comments stay, and a running proxy notices the change.
     """
-    from sluice.proxy.cli.quotas.arguments import asked_of, changes_of
+    from sluice.proxy.cli.quotas.arguments import asked_of, changes_of, given_shorthands
     from sluice.proxy.cli.quotas.throttle_arguments import throttle_changes_of, throttled_of
 
     if alter == describe:
         raise typer.BadParameter("give one of --alter and --describe")
     if describe and (add_config or delete_config):
         raise typer.BadParameter("--add-config and --delete-config go with --alter")
-    throttled = throttled_of(entity_type or [], entity_name or [], alter=alter)
-    if throttled is not None:
-        changes = throttle_changes_of(throttled.kind, add_config, delete_config) if alter else None
-        where = place_of(quotas, config, bootstrap_server, command_config, admin_socket)
-        _show_or_set_throttles(throttled, changes, where)
-        return
     shorthands: dict[str, str | bool | None] = {
         "user": user,
         "client": client,
@@ -111,8 +105,15 @@ def configs(
         "client_defaults": client_defaults,
         "ip_defaults": ip_defaults,
     }
-    asked = asked_of(entity_type or [], entity_name or [], shorthands, alter=alter)
+    types, names = entity_type or [], entity_name or []
+    given_shorthands(types, names, shorthands)  # beside brokers and topics, too
+    throttled = throttled_of(types, names, alter=alter)
     place = place_of(quotas, config, bootstrap_server, command_config, admin_socket)
+    if throttled is not None:
+        changes = throttle_changes_of(throttled.kind, add_config, delete_config) if alter else None
+        _show_or_set_throttles(throttled, changes, place)
+        return
+    asked = asked_of(types, names, shorthands, alter=alter)
     if describe:
         _show(asked, place.listing())
         return

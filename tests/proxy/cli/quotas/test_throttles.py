@@ -61,6 +61,16 @@ def configs(file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     return call
 
 
+@pytest.mark.parametrize("user", [("--user", "alice"), ("--user-defaults",)])
+@pytest.mark.parametrize("what", [("--describe",), ("--alter", "--add-config", f"{LEADER_RATE}=1")])
+def test_a_user_is_not_passed_over_beside_a_broker(
+    file: Path, configs: Configs, what: tuple[str, ...], user: tuple[str, ...]
+) -> None:
+    code, told = configs(*what, "--entity-type", "brokers", "--entity-name", "1", *user)
+    assert (code, "do not go with --user and the like" in told) == (2, True), told
+    assert file.read_text() == FILE
+
+
 def test_a_brokers_rates_are_set_shown_and_removed_and_the_rest_of_the_file_stays(
     file: Path, configs: Configs
 ) -> None:
