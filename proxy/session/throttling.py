@@ -96,7 +96,7 @@ class Throttling:
         produce_sensor = quotas.sensor(QuotaKind.PRODUCE, user, client_id, now_ms, address)
         if produce_sensor is not self.produce_sensor:
             self.produce_sensor = produce_sensor
-            self.produces.use(produce_sensor)
+            self.produces.use(produce_sensor, now_ms)
         self.produces.refuses = (
             produce_sensor is not None and produce_sensor.refuses and not produce_sensor.shadow
         )

@@ -119,8 +119,7 @@ class HoldQueue:
         following, at_ms = self._next()
         if following is not ticket:  # it was, when it was told; now another is, and has to know it
             self._tell(following, at_ms)
-            guess_ms = ticket.guess_ms
-            at_ms = guess_ms if guess_ms > now_ms + _GAIN_MS else ticket.deadline_ms
+            at_ms = ticket.guess_ms if ticket.guess_ms > now_ms + _GAIN_MS else ticket.deadline_ms
         ticket.told_ms = max(at_ms, now_ms)
         return ticket.told_ms
 
@@ -185,7 +184,8 @@ class HoldQueue:
         """The bucket has another limit: what is owed stays the same in bytes."""
         self._advance(now_ms)
         if self._clears_at_ms > now_ms:
-            self._clears_at_ms = now_ms + (self._clears_at_ms - now_ms) * ms_per_byte / self._ms_per_byte
+            owed_ms = (self._clears_at_ms - now_ms) * ms_per_byte / self._ms_per_byte
+            self._clears_at_ms = now_ms + min(owed_ms, self._max_debt_ms)
         self._ms_per_byte = ms_per_byte
         self._plan(now_ms)
         self._tell_next()

@@ -82,14 +82,15 @@ class ProduceTurns:
         self.wake: Wake | None = None
         """the shell's: a held request's turn has come earlier than it was told"""
 
-    def use(self, sensor: Sensor | None) -> None:
+    def use(self, sensor: Sensor | None, now_ms: float) -> None:
         """The limit that Produce is charged against is another now. Who comes back to a bucket has the place
         that it left there: with a new one it would be served before those who stayed."""
         self._leave()
         if (before := self._sensor) is not None and self._place.tag:
             self._places[before] = self._place
             if len(self._places) > _MOST_PLACES:
-                del self._places[next(iter(self._places))]
+                oldest = next(iter(self._places))
+                _leave_place(oldest, self._places.pop(oldest), now_ms)
         self._sensor, self._queue = sensor, None
         place = None if sensor is None else self._places.pop(sensor, None)
         self._place = place or Place()
@@ -309,8 +310,11 @@ class ProduceTurns:
         charged."""
         self.drop(now_ms)
         self._leave()
-        if self._queue is not None:
-            self._queue.left.leave(self._place, self._queue.virtual_time, now_ms)
+        if self._sensor is not None:
+            self._places[self._sensor] = self._place
+        for sensor, place in self._places.items():
+            _leave_place(sensor, place, now_ms)
+        self._places.clear()
         self._left_behind.give_back(self._identity.user, self._left_behind_bytes)
         self._left_behind_bytes = 0
         self.wake = None
@@ -356,3 +360,9 @@ class ProduceTurns:
         held would not.
         """
         return not self.refuses and (self._is_group or not is_shared)
+
+
+def _leave_place(sensor: Sensor, place: Place, now_ms: float) -> None:
+    """A place that its connection does not come back to: a new connection goes on in it."""
+    if place.tag and (queue := sensor.hold_queue()) is not None:
+        queue.left.leave(place, queue.virtual_time, now_ms)

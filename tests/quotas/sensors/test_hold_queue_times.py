@@ -349,3 +349,11 @@ def test_a_refusal_gives_its_time_to_those_behind() -> None:
     assert second.told_ms == 500.0
     queue.refuse(first, 8_000.0, 100.0)
     assert len(queue) == 1, "it is out once"
+
+
+def test_what_a_lower_limit_makes_of_a_debt_is_capped_though_nobody_goes_by_a_deadline() -> None:
+    """3 MB owed at 1 MB/s, then 10 kB/s: under `over_budget: refuse` the first went after 250 s, not 60."""
+    queue = Queue(3_000.0, max_debt_ms=60_000.0)
+    ticket = queue.comes(10.0, due_ms=inf)
+    queue.update(100.0, 500.0)
+    assert queue.ask(ticket, 500.0) == 60_500.0

@@ -53,7 +53,7 @@ class Connection:
         log = ThrottleLog(recorder, identity, "10.0.0.1", [])
         self.arrivals = Arrivals(WaitBudget(BUDGET_MS, 20_000.0, 4_000.0))
         self.turns = ProduceTurns(self.shared, self.pace, identity, log, self.limit_ms, self.arrivals)
-        self.turns.use(sensor)
+        self.turns.use(sensor, 0.0)
         self.turns.refuses = refuses
         self.turns.wake = self.wake
         self.sensor = sensor
@@ -353,7 +353,7 @@ def test_who_is_charged_elsewhere_is_not_waited_for() -> None:
     first, second = one_behind_another(sensor)
     assert second.turns.tell_ms(sensor, 900.0, 900, 0.0) == 1_900.0
     place = first.turns._place
-    first.turns.use(bucket())
+    first.turns.use(bucket(), 0.0)
     assert first.turns._place is not place
     assert second.turns.tell_ms(sensor, 900.0, 900, 0.0) == pytest.approx(1_000.0)
     assert first.turns.tell_ms(sensor, 900.0, 900, 0.0) == 900.0
