@@ -136,6 +136,9 @@ class RequestSide(FetchSide):
         if left_since and ids.acks != 0:
             ids.dropped(now_ms)
             self.skip_held()
+        elif ids.is_over(now_ms) and self._throttling.is_id_limit_another():
+            ids.judge_again(now_ms)
+            self._pace.release(0.0)
         elif ids.woken(now_ms):
             self._pace.release(0.0)  # the shell gives it again
         else:

@@ -143,6 +143,12 @@ class Throttling:
             self.ids = None
             self.known = _NO_TEMPLATES
 
+    def is_id_limit_another(self) -> bool:
+        """The limit on producer ids is not the one any more that what waits was judged by."""
+        identity = self._identity
+        limit = self._shared.quotas.id_limit(identity.user, identity.client_id, self._address)
+        return self.ids is not None and self.ids.judged_by != limit
+
     def _look_up_request_time(self, user: str, client_id: str, now_ms: float) -> None:
         quotas, request_time = self._shared.quotas, self.request_time
         sensor = quotas.sensor(QuotaKind.REQUEST, user, client_id, now_ms, self._address)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf
+from typing import Final
 
 from sluice.protocol.apis import PRODUCE, ApiKey
 from sluice.protocol.produce import ProduceUsage
@@ -21,10 +22,16 @@ from sluice.quotas.sensors.sensor import Sensor
 from sluice.usage.records import Amount, Flow
 
 
+_AGAIN_MS: Final = 1_000.0
+"""So long a request may wait on whose limit is another when its time is over: it is judged anew"""
+
+
 class ProduceIds:
     """The producer ids of one connection whose user has, or had, a limit."""
 
     __slots__ = (
+        "_again_since_ms",
+        "_last_ms",
         "_name_eligible_at_ms",
         "_name_since_ms",
         "_name_taken",
@@ -36,6 +43,7 @@ class ProduceIds:
         "api_key",
         "gate",
         "gates_only",
+        "judged_by",
         "known",
         "limit",
         "refusal",
@@ -52,6 +60,8 @@ class ProduceIds:
         """what the last requests were like; one that fits passes, and need not be judged"""
         self._woken: Verdict | None = None
         self._was_held = False
+        # Of a request whose limit is another now: since when it waits, and until when at most.
+        self._again_since_ms = self._last_ms = inf
         # Of a new transactional id that is held: since when, when its token comes, and until when at most.
         self._name_since_ms = 0.0
         self._name_taken = 0.0  # tokens, for the one that waits
@@ -66,6 +76,8 @@ class ProduceIds:
         """new ids an hour"""
         self.rule = ""
         """the level of it"""
+        self.judged_by: tuple[float, bool, str] | None = None
+        """all of it, as QuotaManager.id_limit tells it"""
         self.api_key = PRODUCE
         """of the request at hand"""
         self.acks = 0
@@ -74,6 +86,7 @@ class ProduceIds:
 
     def use(self, user: str, limit: tuple[float, bool, str], client: tuple[str, str] = ("", "")) -> None:
         """The limit in force, as QuotaManager.id_limit tells it. `client`: address and client id."""
+        self.judged_by = limit
         self.limit, enforced, self.rule = limit
         self.gates_only = False
         self.gate.use(user, self.limit, enforced=enforced, client=client)
@@ -83,6 +96,7 @@ class ProduceIds:
         """There is no limit on ids; but what would overtake a request that its byte rate has refused is
         refused, too."""
         self.limit, self.rule, self.gates_only = 0.0, "", True
+        self.judged_by = None
         self.gate.use_gates(user)
         self.known.forget()
 
@@ -129,8 +143,11 @@ class ProduceIds:
             return Verdict.REFUSE
         self.acks = acks
         self.api_key = PRODUCE
+        deadline_ms = min(deadline_ms, self._last_ms)
         verdict = self.gate.judge(buf, usage.batches, acks, now_ms, deadline_ms, self.wake)
         self._was_held = verdict is Verdict.HOLD
+        if self._again_since_ms < inf:
+            self._goes_on_waiting()
         if verdict is Verdict.PASS and len(usage.batches) == 1:
             (batch,) = usage.batches
             gates, until_ms = self.gate.passes_until(batch[4])
@@ -159,8 +176,11 @@ class ProduceIds:
         if not added:
             return Verdict.PASS
         self.acks, self.api_key, self.request_bytes = -1, api_key, request_bytes
+        deadline_ms = min(deadline_ms, self._last_ms)
         verdict = self.gate.judge_transaction(added, now_ms, deadline_ms, self.wake)
         self._was_held = verdict is Verdict.HOLD
+        if self._again_since_ms < inf:
+            self._goes_on_waiting()
         return verdict
 
     @property
@@ -191,11 +211,30 @@ class ProduceIds:
         self.gate.bring_name(name, eligible_at_ms, now_ms)
         return Verdict.ADMIT
 
+    def is_over(self, now_ms: float) -> bool:
+        """The time of what waits for producer ids is over, and its turn has not come: `woken` refuses it."""
+        gate, ticket = self.gate, self.gate.ticket
+        is_granted = ticket is not None and ticket.granted
+        return self._name_until_ms == inf and not is_granted and now_ms >= gate.wake_at_ms - EARLY_MS
+
+    def judge_again(self, now_ms: float) -> None:
+        """What waits is to be judged by another limit than what held it; it is given again. It waits a
+        second longer at most, however often its limit changes."""
+        since_ms, last_ms = self.gate.held_since_ms, min(self._last_ms, self.gate.deadline_ms + _AGAIN_MS)
+        self.dropped(now_ms)
+        self._again_since_ms, self._last_ms = since_ms, last_ms
+
+    def _goes_on_waiting(self) -> None:
+        """It was judged again: what it has waited already counts."""
+        self.gate.held_since_ms, self._again_since_ms = self._again_since_ms, inf
+        self._was_held = True
+
     def take_held_ms(self, now_ms: float) -> float:
         """How long the request at hand was held; asked once, when it goes or is refused."""
         if self._name_since_ms:
             held_ms, self._name_since_ms = now_ms - self._name_since_ms, 0.0
             return held_ms
+        self._last_ms = inf
         if not self._was_held:
             return 0.0
         self._was_held = False
@@ -235,6 +274,7 @@ class ProduceIds:
     def dropped(self, now_ms: float) -> None:
         """The request at hand will not go, and is not answered."""
         self._woken = self.refusal = None
+        self._again_since_ms = self._last_ms = inf
         if self._name_eligible_at_ms > -inf:
             self.gate.withdraw_name(self._name_taken, now_ms)
             self._name_since_ms, self._name_eligible_at_ms, self._name_until_ms = 0.0, -inf, inf
