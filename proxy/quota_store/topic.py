@@ -36,6 +36,7 @@ from sluice.proxy.kafka_client.clients import (
 )
 from sluice.proxy.quota_store.audit import QuotaAudit, QuotaChange, shown
 from sluice.proxy.quota_store.client_quotas import Alteration, QuotaApiError, Result, alter
+from sluice.proxy.quota_store.entities import key_of
 from sluice.proxy.quota_store.topic_connection import check_policy, check_same, stop
 from sluice.proxy.quota_store.topic_headers import FOREIGN, Headers, headers_of
 from sluice.proxy.quota_store.topic_lines import RecordLines
@@ -49,7 +50,6 @@ from sluice.proxy.quota_store.topic_records import (
     Outdated,
     Stored,
     TopicLog,
-    key_of,
     value_of,
 )
 from sluice.proxy.runtime.file_work import FileWork

@@ -15,7 +15,8 @@ from sluice.protocol.codec.codec import DecodedFrame, decode_frame, encode_frame
 from sluice.protocol.codec.wire import Struct, Value, encode_varint
 from sluice.protocol.headers import SIZE_BYTES
 from sluice.protocol.primitives import java_text
-from sluice.proxy.quota_store.client_quotas import Alteration, Component, Parts, Result
+from sluice.proxy.quota_store.client_quotas import Alteration, Component, Result
+from sluice.proxy.quota_store.entities import Parts, shortened
 
 _FIRST_FLEXIBLE: Final = 1
 _ENTRIES_PER_STEP: Final = 100
@@ -76,14 +77,29 @@ def described_in_steps(
 
 def describe_refused(version: int, correlation_id: int, code: int, message: str) -> bytes:
     """The answer that tells an error, size included."""
-    body: Struct = {"throttleTimeMs": 0, "errorCode": code, "errorMessage": message, "entries": None}
+    body: Struct = {
+        "throttleTimeMs": 0,
+        "errorCode": code,
+        "errorMessage": shortened(message),
+        "entries": None,
+    }
     return _sized(_encode(ApiKey.DESCRIBE_CLIENT_QUOTAS, version, correlation_id, body))
 
 
 def altered(version: int, correlation_id: int, results: Iterable[Result]) -> bytes:
-    """The answer to an AlterClientQuotas, size included."""
+    """The answer to an AlterClientQuotas, size included. Of a name that is too long a part is told."""
     entries: list[Value] = [
-        {"errorCode": code, "errorMessage": message, "entity": _entity(parts)}
+        {
+            "errorCode": code,
+            "errorMessage": None if message is None else shortened(message),
+            "entity": [
+                {
+                    "entityType": shortened(entity_type),
+                    "entityName": None if name is None else shortened(name),
+                }
+                for entity_type, name in parts
+            ],
+        }
         for parts, code, message in results
     ]
     body: Struct = {"throttleTimeMs": 0, "entries": entries}

@@ -16,14 +16,12 @@ from sluice.proxy.quota_store.client_quotas import (
     Alteration,
     Component,
     Outcome,
-    Parts,
     QuotaApiError,
     alter,
     describe,
-    entity_of,
-    parts_of,
 )
-from sluice.quotas.entity import DEFAULT, OVERFLOW, QuotaEntity
+from sluice.proxy.quota_store.entities import Parts, entity_of, parts_of
+from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.limits.limits import QuotaLimits
 
 ALICE = QuotaEntity("alice")
@@ -150,11 +148,6 @@ def test_an_entity_and_its_parts_are_the_same() -> None:
         parts = parts_of(entity)
         assert parts is not None
         assert entity_of(parts) == entity
-
-
-def test_what_kafka_has_no_entity_for_has_no_parts() -> None:
-    assert parts_of(QuotaEntity(OVERFLOW)) is None
-    assert parts_of(QuotaEntity()) is None
 
 
 # Alter ------------------------------------------------------------------------------------------------------

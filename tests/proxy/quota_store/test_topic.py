@@ -19,10 +19,11 @@ from sluice.proxy.config.quotas import QuotaTopicOptions
 from sluice.proxy.quota_store import topic_lines
 from sluice.proxy.quota_store.audit import QuotaAudit
 from sluice.proxy.quota_store.client_quotas import Alteration, QuotaApiError
+from sluice.proxy.quota_store.entities import key_of
 from sluice.proxy.quota_store.topic import QuotaTopic
 from sluice.proxy.quota_store.topic_headers import FOREIGN, Headers, headers_of
 from sluice.proxy.quota_store.topic_reader import TopicReader
-from sluice.proxy.quota_store.topic_records import Stored, key_of
+from sluice.proxy.quota_store.topic_records import Stored
 from sluice.quotas.entity import QuotaEntity
 
 pytestmark = pytest.mark.asyncio

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sluice.proxy.quota_store.entities import key_of
 from sluice.proxy.quota_store.topic_records import (
     NOTHING,
     BadRecord,
@@ -18,7 +19,6 @@ from sluice.proxy.quota_store.topic_records import (
     TopicLog,
     copy_of,
     entries_of,
-    key_of,
     read_key,
     read_value,
     value_of,

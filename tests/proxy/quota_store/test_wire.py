@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from sluice.protocol.errors import MalformedFrame
-from sluice.proxy.quota_store.client_quotas import Alteration, Component, Parts, Result
-from sluice.proxy.quota_store.topic_records import key_of
+from sluice.proxy.quota_store.client_quotas import Alteration, Component, Result
+from sluice.proxy.quota_store.entities import Parts, key_of
 from sluice.proxy.quota_store.wire import (
     AlterRequest,
     DescribeRequest,
