@@ -16,11 +16,11 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from typing import Final, NamedTuple
 
 from sluice.protocol.apis import ErrorCode
 from sluice.proxy.quota_store.entities import CLIENT_ID, IP, USER, Parts, entity_of, parts_of, why_too_long
+from sluice.quotas.addresses import usual_address
 from sluice.quotas.entity import QuotaEntity
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS, KindSpec, Scope, whole_int, whole_number
 from sluice.quotas.limits.limits import QuotaLimits, why_not_for
@@ -240,7 +240,7 @@ def _checked_entity(parts: Parts) -> QuotaEntity:
         address = names[IP]
         if address is not None:
             try:
-                return QuotaEntity(ip=str(ip_address(address)))
+                return QuotaEntity(ip=usual_address(address))
             except ValueError:
                 raise QuotaApiError(
                     ErrorCode.INVALID_REQUEST, f"{address} is not a valid IP or resolvable host."

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from typing import Any, Final, NamedTuple
 
 from sluice.proxy.quota_store.entities import MAX_KEY_BYTES, as_json, entity_of, key_of, parts_of
+from sluice.quotas.addresses import usual_address
 from sluice.quotas.entity import QuotaEntity
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS
 from sluice.quotas.limits.limits import why_not_for
@@ -102,7 +103,7 @@ def read_key(key: bytes | None) -> QuotaEntity:
     address = names.get("ip")
     if address is not None:
         try:
-            names["ip"] = str(ip_address(address))
+            names["ip"] = usual_address(address)
         except ValueError:
             raise BadRecord(f"key: {address!r} is no address") from None
     entity = entity_of(tuple(names.items()))
@@ -250,12 +251,16 @@ def copy_of(entries: Mapping[QuotaEntity, Stored]) -> list[list[str]]:
 
 
 def entries_of(pairs: Iterable[Any]) -> dict[QuotaEntity, Stored]:
-    """Counterpart of copy_of. Raises BadRecord."""
+    """Counterpart of copy_of. Raises BadRecord for what is no copy.
+
+    An entry that this version does not take is left out, as its record will be: an earlier one wrote it.
+    """
     log = TopicLog()
     for pair in pairs:
         if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
             raise BadRecord("an entry is no pair of texts")
-        log.apply(pair[0].encode(), pair[1].encode())
+        with suppress(BadRecord):
+            log.apply(pair[0].encode(), pair[1].encode())
     return log.entries
 
 

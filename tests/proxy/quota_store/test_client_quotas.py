@@ -255,6 +255,7 @@ def test_a_key_given_twice_alters_nothing() -> None:
         ({"group": "g"}, {}, "Unhandled client quota entity type: group"),
         ({"user": ""}, {"producer_byte_rate": 1.0}, "Empty user not supported"),
         ({"ip": "nowhere"}, {}, "nowhere is not a valid IP or resolvable host."),
+        ({"ip": "fe80::1%lo"}, {}, "fe80::1%lo is not a valid IP or resolvable host."),
         (
             {"user": "a", "ip": "10.0.0.1"},
             {},
@@ -308,9 +309,10 @@ def test_a_whole_number_may_have_lost_its_last_digits_on_the_way() -> None:
     }
 
 
-def test_an_address_is_one_however_it_is_written() -> None:
-    outcome = altered(({"ip": "0:0::1"}, {"connection_creation_rate": 3.0}))
-    assert outcome.changes == {QuotaEntity(ip="::1"): {"connection_creation_rate": 3}}
+@pytest.mark.parametrize(("written", "usual"), [("0:0::1", "::1"), ("::ffff:127.0.0.1", "127.0.0.1")])
+def test_an_address_is_one_however_it_is_written(written: str, usual: str) -> None:
+    outcome = altered(({"ip": written}, {"connection_creation_rate": 3.0}))
+    assert outcome.changes == {QuotaEntity(ip=usual): {"connection_creation_rate": 3}}
 
 
 VALUES = st.none() | st.floats() | st.integers(-3, 1000).map(float)
