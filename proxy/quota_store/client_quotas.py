@@ -187,16 +187,18 @@ def alter(
     """
     results: dict[frozenset[tuple[str, str | None]], Result] = {}
     outcome = Outcome()
+    seen: set[QuotaEntity] = set()
     for alteration in alterations:
         parts = tuple(dict(alteration.parts).items())
         key = _key_of(parts)
         ops = dict(alteration.ops)
-        if key in results or len(ops) != len(alteration.ops):
-            message = f"Ignoring duplicate entity {_java_text(parts)}"
-            results[key] = Result(parts, ErrorCode.INVALID_REQUEST, message)
-            continue
         try:
+            if key in results or len(ops) != len(alteration.ops):
+                raise _duplicate(parts)
             entity = _checked_entity(parts)
+            if entity in seen:  # an address in another spelling
+                raise _duplicate(parts)
+            seen.add(entity)
             # What was set for such a name, by an earlier version, can still be removed.
             too_long = why_too_long(entity) if alteration.keys_set else None
             if too_long is not None:
@@ -212,6 +214,10 @@ def alter(
             outcome.asked[entity] = alteration
     outcome.results.extend(results.values())
     return outcome
+
+
+def _duplicate(parts: Parts) -> QuotaApiError:
+    return QuotaApiError(ErrorCode.INVALID_REQUEST, f"Ignoring duplicate entity {_java_text(parts)}")
 
 
 def _key_of(parts: Parts) -> frozenset[tuple[str, str | None]]:

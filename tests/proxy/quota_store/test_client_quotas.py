@@ -241,6 +241,28 @@ def test_of_two_for_one_entity_the_first_is_done_and_the_second_told() -> None:
     assert outcome.changes == {QuotaEntity("bob", "x"): {"producer_byte_rate": 5}}
 
 
+@pytest.mark.parametrize("rates", [(5.0, 9.0), (5.0, None), (None, 5.0)])
+def test_of_two_spellings_of_one_address_the_first_is_done_and_the_second_told(
+    rates: tuple[float | None, float | None],
+) -> None:
+    there = {QuotaEntity(ip="::1"): {"connection_creation_rate": 7}}
+    asked = [
+        Alteration((("ip", spelt),), (("connection_creation_rate", rate),))
+        for spelt, rate in zip(("::1", "0:0:0:0:0:0:0:1"), rates, strict=True)
+    ]
+    outcome = alter(there, asked)
+    first, second = outcome.results
+    assert (first.code, second.parts, second.code) == (
+        ErrorCode.NONE, (("ip", "0:0:0:0:0:0:0:1"),), ErrorCode.INVALID_REQUEST,
+    )  # fmt: skip
+    assert second.message == "Ignoring duplicate entity ClientQuotaEntity(entries={ip=0:0:0:0:0:0:0:1})"
+    rate = rates[0]
+    assert outcome.changes == {
+        QuotaEntity(ip="::1"): {} if rate is None else {"connection_creation_rate": rate}
+    }
+    assert [result.code for result in outcome.refused(7, "no answer")] == [7, ErrorCode.INVALID_REQUEST]
+
+
 def test_a_key_given_twice_alters_nothing() -> None:
     parts: Parts = (("user", "bob"),)
     outcome = alter({}, [Alteration(parts, (("producer_byte_rate", 1.0), ("producer_byte_rate", None)))])
