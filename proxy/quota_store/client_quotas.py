@@ -85,12 +85,12 @@ class Outcome:
     asked: dict[QuotaEntity, Alteration] = field(default_factory=dict)
     """of each of these, what brought it about"""
 
-    def refused(self, code: int, message: str) -> list[Result]:
-        """The results if the changes could not be kept."""
-        changed = {_key_of(alteration.parts) for alteration in self.asked.values()}
+    def refused(self, code: int, messages: Mapping[QuotaEntity, str]) -> list[Result]:
+        """The results if the changes of these entities could not be kept."""
+        told = {_key_of(self.asked[entity].parts): message for entity, message in messages.items()}
         return [
-            Result(result.parts, code, message)
-            if result.code == ErrorCode.NONE and _key_of(result.parts) in changed
+            Result(result.parts, code, told[_key_of(result.parts)])
+            if result.code == ErrorCode.NONE and _key_of(result.parts) in told
             else result
             for result in self.results
         ]

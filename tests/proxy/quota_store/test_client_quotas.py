@@ -52,6 +52,11 @@ def altered(*alterations: tuple[Mapping[str, str | None], Mapping[str, float | N
     )
 
 
+def refused_codes(outcome: Outcome) -> list[int]:
+    """Where no change could be kept."""
+    return [result.code for result in outcome.refused(7, dict.fromkeys(outcome.changes, "no answer"))]
+
+
 def refusal(parts: Mapping[str, str | None], ops: Mapping[str, float | None]) -> tuple[int, str | None]:
     outcome = altered((parts, ops))
     assert not outcome.changes
@@ -260,7 +265,7 @@ def test_of_two_spellings_of_one_address_the_first_is_done_and_the_second_told(
     assert outcome.changes == {
         QuotaEntity(ip="::1"): {} if rate is None else {"connection_creation_rate": rate}
     }
-    assert [result.code for result in outcome.refused(7, "no answer")] == [7, ErrorCode.INVALID_REQUEST]
+    assert refused_codes(outcome) == [7, ErrorCode.INVALID_REQUEST]
 
 
 def test_a_key_given_twice_alters_nothing() -> None:
@@ -364,5 +369,4 @@ def test_changes_that_could_not_be_kept_are_no_success_and_the_rest_is_what_it_w
         ({"user": "alice"}, {"producer_byte_rate": 100.0}),
         ({"user": "bob"}, {"nonsense": 1.0}),
     )
-    codes = [result.code for result in outcome.refused(7, "no answer")]
-    assert codes == [7, 7, ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
+    assert refused_codes(outcome) == [7, 7, ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
