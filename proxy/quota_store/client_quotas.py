@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -143,7 +144,7 @@ def matching(
     """The entries that fulfil all conditions of a checked filter; `strict`: and have no other entity type."""
     if strict and not components:
         return
-    wanted = tuple((one.entity_type, one.match_type, one.match) for one in components)
+    wanted = tuple((one.entity_type, one.match_type, _as_kept(one)) for one in components)
     for entity, limits in entries:
         parts = parts_of(entity)
         if parts is None or not limits or (strict and len(parts) != len(wanted)):
@@ -154,6 +155,15 @@ def matching(
             for entity_type, match_type, match in wanted
         ):
             yield parts, limits
+
+
+def _as_kept(component: Component) -> str | None:
+    """The name that is looked for: tools ask for an address in the spelling in which they set its limit."""
+    entity_type, _, match = component
+    if entity_type == IP and match is not None:
+        with suppress(ValueError):
+            return usual_address(match)
+    return match
 
 
 def in_force(

@@ -106,6 +106,16 @@ def test_all_conditions_must_hold() -> None:
     assert found(("ip", ANY, None)) == {(("ip", "10.0.0.1"),)}
 
 
+@pytest.mark.parametrize("written", ["10.0.0.1", "::ffff:10.0.0.1", "::ffff:a00:1"])
+def test_an_address_is_found_in_the_spelling_in_which_it_was_set(written: str) -> None:
+    assert found(("ip", EXACT, written)) == {(("ip", "10.0.0.1"),)}
+
+
+@pytest.mark.parametrize("written", ["nowhere", "10.0.0.1%lo", ""])
+def test_what_is_no_address_finds_none(written: str) -> None:
+    assert found(("ip", EXACT, written)) == set()
+
+
 def test_an_entity_without_limits_is_not_told() -> None:
     assert found(("user", EXACT, "carol")) == set()
 
