@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
-from ipaddress import IPv6Address, ip_address
 from typing import Final
 
+from sluice.quotas.addresses import usual_address
 from sluice.quotas.manager import QuotaManager
 from sluice.quotas.sensors.sensor import Sensor
 
@@ -121,8 +121,6 @@ class ConnectionRates:
 def _canonical(address: str) -> str:
     """As limits name it: an IPv4 address in IPv6 is one of IPv4, and a zone is left out."""
     try:
-        parsed = ip_address(address.partition("%")[0])
+        return usual_address(address.partition("%")[0])
     except ValueError:
         return address
-    mapped = parsed.ipv4_mapped if isinstance(parsed, IPv6Address) else None
-    return str(mapped or parsed)

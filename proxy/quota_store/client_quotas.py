@@ -5,7 +5,8 @@ own error codes and messages. Knows neither bytes (wire.py), nor who may ask and
 (service.py). What Kafka does not have is neither told nor altered: client-id prefixes, tenants. Limits in
 shadow mode are not told; one that is set is in force from then on, whatever it was.
 Source: KIP-546; ClientQuotasImage.describe, ClientQuotaControlManager.alterClientQuotas (4.3.1). Different
-from the broker on purpose: an ip must be an address, for no name is resolved; NaN, infinity and what is no
+from the broker on purpose: an ip must be an address, for no name is resolved; a name that Kafka's readers
+refuse in an answer is refused when a limit is set for it; NaN, infinity and what is no
 whole number within 10^-6 are refused; a LONG that is one within it is kept as the whole number; of several
 wrong keys of one entity the first is told, not the first in Java's order of hashes.
 """
@@ -14,19 +15,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from ipaddress import ip_address
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from sluice.protocol.apis import ErrorCode
-from sluice.quotas.entity import DEFAULT, Default, QuotaEntity
+from sluice.proxy.quota_store.entities import CLIENT_ID, IP, USER, Parts, entity_of, parts_of, why_too_long
+from sluice.quotas.addresses import usual_address
+from sluice.quotas.entity import QuotaEntity
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS, KindSpec, Scope, whole_int, whole_number
 from sluice.quotas.limits.limits import QuotaLimits, why_not_for
 
-_USER: Final = "user"
-_CLIENT_ID: Final = "client-id"
-_IP: Final = "ip"
-_TYPES: Final = (_USER, _CLIENT_ID, _IP)
+_TYPES: Final = (USER, CLIENT_ID, IP)
 _EXACT: Final = 0
 _DEFAULT: Final = 1
 _SPECIFIED: Final = 2
@@ -34,9 +34,6 @@ _WHOLE: Final[tuple[object, ...]] = (whole_number, whole_int)
 _WHOLE_WITHIN: Final = 1e-6
 _LONG_MAX: Final = 2**63 - 1
 NO_SHADOW: Final[Mapping[QuotaEntity, frozenset[str]]] = {}
-
-Parts: TypeAlias = tuple[tuple[str, str | None], ...]
-"""(entity type, name) pairs as the protocol has them; a null name is the default entity"""
 
 
 class QuotaApiError(Exception):
@@ -89,39 +86,15 @@ class Outcome:
     asked: dict[QuotaEntity, Alteration] = field(default_factory=dict)
     """of each of these, what brought it about"""
 
-    def refused(self, code: int, message: str) -> list[Result]:
-        """The results if the changes could not be kept."""
-        changed = {_key_of(alteration.parts) for alteration in self.asked.values()}
+    def refused(self, code: int, messages: Mapping[QuotaEntity, str]) -> list[Result]:
+        """The results if the changes of these entities could not be kept."""
+        told = {_key_of(self.asked[entity].parts): message for entity, message in messages.items()}
         return [
-            Result(result.parts, code, message)
-            if result.code == ErrorCode.NONE and _key_of(result.parts) in changed
+            Result(result.parts, code, told[_key_of(result.parts)])
+            if result.code == ErrorCode.NONE and _key_of(result.parts) in told
             else result
             for result in self.results
         ]
-
-
-def parts_of(entity: QuotaEntity) -> Parts | None:
-    """The entity as the protocol names it; None: Kafka has no such entity."""
-    found: list[tuple[str, str | None]] = []
-    for entity_type, name in ((_USER, entity.user), (_CLIENT_ID, entity.client_id), (_IP, entity.ip)):
-        if name is None:
-            continue
-        if isinstance(name, Default):
-            found.append((entity_type, None))
-        elif isinstance(name, str):
-            found.append((entity_type, name))
-        else:
-            return None
-    parts = tuple(found)
-    return parts if parts and entity_of(parts) == entity else None
-
-
-def entity_of(parts: Parts) -> QuotaEntity:
-    """Counterpart of `parts_of`. Of two names of one type the later counts, as in the broker."""
-    names: dict[str, str | Default] = {
-        entity_type: DEFAULT if name is None else name for entity_type, name in parts
-    }
-    return QuotaEntity(names.get(_USER), names.get(_CLIENT_ID), names.get(_IP))
 
 
 def checked_filter(components: Sequence[Component]) -> None:
@@ -154,7 +127,7 @@ def checked_filter(components: Sequence[Component]) -> None:
                 )
         else:
             raise QuotaApiError(ErrorCode.INVALID_REQUEST, f"Unknown match type {component.match_type}")
-    if _IP in seen and len(seen) > 1:
+    if IP in seen and len(seen) > 1:
         raise QuotaApiError(
             ErrorCode.INVALID_REQUEST,
             "Invalid entity filter component combination. IP filter component should not be used with "
@@ -171,7 +144,7 @@ def matching(
     """The entries that fulfil all conditions of a checked filter; `strict`: and have no other entity type."""
     if strict and not components:
         return
-    wanted = tuple((one.entity_type, one.match_type, one.match) for one in components)
+    wanted = tuple((one.entity_type, one.match_type, _as_kept(one)) for one in components)
     for entity, limits in entries:
         parts = parts_of(entity)
         if parts is None or not limits or (strict and len(parts) != len(wanted)):
@@ -182,6 +155,15 @@ def matching(
             for entity_type, match_type, match in wanted
         ):
             yield parts, limits
+
+
+def _as_kept(component: Component) -> str | None:
+    """The name that is looked for: tools ask for an address in the spelling in which they set its limit."""
+    entity_type, _, match = component
+    if entity_type == IP and match is not None:
+        with suppress(ValueError):
+            return usual_address(match)
+    return match
 
 
 def in_force(
@@ -215,16 +197,22 @@ def alter(
     """
     results: dict[frozenset[tuple[str, str | None]], Result] = {}
     outcome = Outcome()
+    seen: set[QuotaEntity] = set()
     for alteration in alterations:
         parts = tuple(dict(alteration.parts).items())
         key = _key_of(parts)
         ops = dict(alteration.ops)
-        if key in results or len(ops) != len(alteration.ops):
-            message = f"Ignoring duplicate entity {_java_text(parts)}"
-            results[key] = Result(parts, ErrorCode.INVALID_REQUEST, message)
-            continue
         try:
+            if key in results or len(ops) != len(alteration.ops):
+                raise _duplicate(parts)
             entity = _checked_entity(parts)
+            if entity in seen:  # an address in another spelling
+                raise _duplicate(parts)
+            seen.add(entity)
+            # What was set for such a name, by an earlier version, can still be removed.
+            too_long = why_too_long(entity) if alteration.keys_set else None
+            if too_long is not None:
+                raise QuotaApiError(ErrorCode.INVALID_REQUEST, too_long)
             limits = _altered(entity, entries.get(entity, {}), ops)
         except QuotaApiError as error:
             results[key] = Result(parts, error.code, error.message)
@@ -236,6 +224,10 @@ def alter(
             outcome.asked[entity] = alteration
     outcome.results.extend(results.values())
     return outcome
+
+
+def _duplicate(parts: Parts) -> QuotaApiError:
+    return QuotaApiError(ErrorCode.INVALID_REQUEST, f"Ignoring duplicate entity {_java_text(parts)}")
 
 
 def _key_of(parts: Parts) -> frozenset[tuple[str, str | None]]:
@@ -255,16 +247,16 @@ def _checked_entity(parts: Parts) -> QuotaEntity:
         if name is not None and not name:
             raise QuotaApiError(ErrorCode.INVALID_REQUEST, f"Empty {entity_type} not supported")
     names = dict(parts)
-    if _IP in names:
+    if IP in names:
         if len(names) > 1:
             raise QuotaApiError(
                 ErrorCode.INVALID_REQUEST,
                 "Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId",
             )
-        address = names[_IP]
+        address = names[IP]
         if address is not None:
             try:
-                return QuotaEntity(ip=str(ip_address(address)))
+                return QuotaEntity(ip=usual_address(address))
             except ValueError:
                 raise QuotaApiError(
                     ErrorCode.INVALID_REQUEST, f"{address} is not a valid IP or resolvable host."

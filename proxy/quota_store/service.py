@@ -16,14 +16,13 @@ from sluice.protocol.apis import ErrorCode
 from sluice.proxy.quota_store.client_quotas import (
     Alteration,
     Component,
-    Parts,
     QuotaApiError,
     Result,
     checked_filter,
     in_force,
     matching,
-    parts_of,
 )
+from sluice.proxy.quota_store.entities import MAX_NAME_BYTES, Parts, has_too_long_name, parts_of
 from sluice.proxy.quota_store.wire import (
     DescribeRequest,
     altered,
@@ -43,6 +42,9 @@ _ENTRIES_PER_STEP: Final = 250
 """about a millisecond"""
 _SMALL_BYTES: Final = 4_096
 """decoded at once, in about a millisecond; what is larger in a thread"""
+_SHOWN: Final = 80
+"""characters of a name"""
+_ENTITIES_SHOWN: Final = 5
 _REFUSALS_PER_S: Final = 5
 """log lines"""
 LOCAL: Final = "local admin"
@@ -85,11 +87,13 @@ class QuotaDesk:
         self.admins = admins
         self._refused_changes = LineBudget(_REFUSALS_PER_S)
         self._refused_describes = LineBudget(_REFUSALS_PER_S)  # apart: who asks often hides no change
+        self._left_out: frozenset[QuotaEntity] = frozenset()
 
     async def describe(
         self, principal: str | None, components: Sequence[Component], *, strict: bool
     ) -> list[tuple[Parts, Mapping[str, float]]]:
-        """The limits in force that a filter matches: Kafka's API has no word for shadow mode.
+        """The limits in force that a filter matches: Kafka's API has no word for shadow mode. Left out, and
+        named in the log, are those for a name with which no client could read the answer.
 
         `principal`: who asks; None: the machine's own administrator. Raises QuotaApiError: who asks may not,
         or the filter is none.
@@ -99,10 +103,16 @@ class QuotaDesk:
         limits = self._limits()
         entries = list(limits.entries.items())
         found: list[tuple[Parts, Mapping[str, float]]] = []
+        left_out: set[QuotaEntity] = set()
         for start in range(0, len(entries), _ENTRIES_PER_STEP):
-            some = in_force(entries[start : start + _ENTRIES_PER_STEP], limits.shadow)
-            found += matching(some, components, strict=strict)
+            step = entries[start : start + _ENTRIES_PER_STEP]
+            too_long = {entity for entity, _ in step if has_too_long_name(entity)}
+            if too_long:
+                left_out |= too_long
+                step = [one for one in step if one[0] not in too_long]
+            found += matching(in_force(step, limits.shadow), components, strict=strict)
             await asyncio.sleep(0)
+        self._log_left_out(frozenset(left_out))
         return found
 
     async def listed(self, *, only_kafkas: bool = True) -> tuple[QuotaLimits, list[Listed]]:
@@ -180,6 +190,13 @@ class QuotaDesk:
         """
         if lines.take(monotonic() * 1000.0):
             _log.warning(event, **who, reason=str(error), lines_suppressed=lines.suppressed())
+
+    def _log_left_out(self, entities: frozenset[QuotaEntity]) -> None:
+        """Once, not with each answer."""
+        new, self._left_out = entities - self._left_out, entities
+        if new:
+            some = sorted(str(entity)[:_SHOWN] for entity in new)[:_ENTITIES_SHOWN]
+            _log.error("quota_name_too_long", entities=some, count=len(new), longest=MAX_NAME_BYTES)
 
     def _check(self, principal: str | None) -> None:
         if principal is not None and principal not in self.admins:

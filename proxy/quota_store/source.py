@@ -16,7 +16,8 @@ from typing import Final
 
 from sluice.proxy.config.quotas import QuotaOptions, QuotaTopicOptions
 from sluice.proxy.quota_store.audit import QuotaAudit
-from sluice.proxy.quota_store.client_quotas import Alteration, Result, parts_of
+from sluice.proxy.quota_store.client_quotas import Alteration, Result
+from sluice.proxy.quota_store.entities import parts_of
 from sluice.proxy.quota_store.file_watch import QuotaFile
 from sluice.proxy.quota_store.service import FileStore, QuotaDesk, QuotaStore
 from sluice.proxy.quota_store.topic_copy import Copied, QuotaCopy

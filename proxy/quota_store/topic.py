@@ -36,6 +36,8 @@ from sluice.proxy.kafka_client.clients import (
 )
 from sluice.proxy.quota_store.audit import QuotaAudit, QuotaChange, shown
 from sluice.proxy.quota_store.client_quotas import Alteration, QuotaApiError, Result, alter
+from sluice.proxy.quota_store.entities import key_of
+from sluice.proxy.quota_store.topic_answers import REFUSALS, reason_of, results_of
 from sluice.proxy.quota_store.topic_connection import check_policy, check_same, stop
 from sluice.proxy.quota_store.topic_headers import FOREIGN, Headers, headers_of
 from sluice.proxy.quota_store.topic_lines import RecordLines
@@ -49,7 +51,6 @@ from sluice.proxy.quota_store.topic_records import (
     Outdated,
     Stored,
     TopicLog,
-    key_of,
     value_of,
 )
 from sluice.proxy.runtime.file_work import FileWork
@@ -127,7 +128,7 @@ class QuotaTopic:
             try:
                 await self._follow()
             except (KafkaError, OSError, TimeoutError, TopicRefused, ProtocolError) as error:
-                self._why_not = _reason(error)
+                self._why_not = reason_of(error)
             except Exception:
                 _log.exception("quota_topic_failed", topic=self._options.name)
                 self._why_not = "a fault of the proxy: see the log"
@@ -319,18 +320,18 @@ class QuotaTopic:
             async with asyncio.timeout_at(until_s):
                 await self._producer.ready()
         except (KafkaError, OSError, TimeoutError, TopicRefused) as error:
-            message = f"Nothing has been changed: the quota topic cannot be written ({_reason(error)})"
-            return outcome.refused(ErrorCode.REQUEST_TIMED_OUT, message)
+            message = f"Nothing has been changed: the quota topic cannot be written ({reason_of(error)})"
+            return outcome.refused(ErrorCode.REQUEST_TIMED_OUT, dict.fromkeys(outcome.changes, message))
+        writing: dict[QuotaEntity, asyncio.Task[None]] = {}
         try:
             # The first that fails ends the others: whether they are kept is not known either.
             async with asyncio.timeout_at(until_s), asyncio.TaskGroup() as tasks:
                 for entity, limits in outcome.changes.items():
                     base = seen.get(entity, Base())
-                    tasks.create_task(self._write(entity, limits, outcome.asked[entity], by, base))
+                    write = self._write(entity, limits, outcome.asked[entity], by, base)
+                    writing[entity] = tasks.create_task(write)
         except* (KafkaError, OSError, TimeoutError, TopicRefused) as errors:
-            reason = self._why_not_answered(errors)
-            message = f"It is not known whether this is kept: the quota topic did not answer ({reason})"
-            outcome.results[:] = outcome.refused(ErrorCode.REQUEST_TIMED_OUT, message)
+            outcome.results[:] = results_of(outcome, writing, self._why_not_answered(errors))
         return outcome.results
 
     def _why_not_answered(self, errors: BaseExceptionGroup[Exception]) -> str:
@@ -339,7 +340,7 @@ class QuotaTopic:
             error = error.exceptions[0]
         if isinstance(error, TimeoutError) and self._held_from is not None:
             return f"another tool's transaction is open since offset {self._held_from}"
-        return _reason(error)
+        return reason_of(error)
 
     async def _write(
         self, entity: QuotaEntity, limits: Mapping[str, float], asked: Alteration, by: str, after: Base
@@ -353,11 +354,16 @@ class QuotaTopic:
             try:
                 if not self.is_followed:
                     raise TimeoutError(self._why_not)
-                await self._producer.send(
-                    key_of(entity),
-                    value_of(Stored(limits, base.shadow.intersection(limits) - asked.keys_set)),
-                    Headers(by, write_id, after.offset, after.is_tombstone).written(),
-                )
+                try:
+                    await self._producer.send(
+                        key_of(entity),
+                        value_of(Stored(limits, base.shadow.intersection(limits) - asked.keys_set)),
+                        Headers(by, write_id, after.offset, after.is_tombstone).written(),
+                    )
+                except REFUSALS:
+                    # Of a second sending, it may be: what was sent first has come by, its answer was lost.
+                    if not accepted.done():
+                        raise
                 if await accepted:
                     return
             finally:
@@ -365,10 +371,6 @@ class QuotaTopic:
             now, after = self.entries.get(entity, NOTHING).limits, self._log.base_of(entity)
             limits = alter({entity: now}, [asked]).changes.get(entity, now)
         raise TimeoutError(f"{_MAX_REWRITES} others were quicker")
-
-
-def _reason(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}".rstrip(": ")
 
 
 def _settle(waiting: asyncio.Future[bool] | None, *, accepted: bool) -> None:

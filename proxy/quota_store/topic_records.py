@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from typing import Any, Final, NamedTuple
 
-from sluice.proxy.quota_store.client_quotas import entity_of, parts_of
+from sluice.proxy.quota_store.entities import MAX_KEY_BYTES, as_json, entity_of, key_of, parts_of
+from sluice.quotas.addresses import usual_address
 from sluice.quotas.entity import QuotaEntity
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS
 from sluice.quotas.limits.limits import why_not_for
 
-MAX_KEY_BYTES: Final = 70_000
 MAX_VALUE_BYTES: Final = 65_536
 SHADOW: Final = "shadow"
 _NAME_TYPES: Final = ("user", "client-id", "ip")
@@ -80,20 +80,12 @@ class _Accepted(NamedTuple):
 _NO_RECORD: Final = Base()
 
 
-def key_of(entity: QuotaEntity) -> bytes:
-    """The record key of an entity that Kafka has too. Raises ValueError for another."""
-    parts = parts_of(entity)
-    if parts is None:
-        raise ValueError(f"{entity} cannot be kept in a topic")
-    return _json(dict(parts))
-
-
 def value_of(stored: Stored) -> bytes | None:
     """None: a tombstone, for an entity without limits."""
     if not stored.limits:
         return None
     shadow = {SHADOW: sorted(stored.shadow)} if stored.shadow else {}
-    return _json({**stored.limits, **shadow})
+    return as_json({**stored.limits, **shadow})
 
 
 def read_key(key: bytes | None) -> QuotaEntity:
@@ -111,7 +103,7 @@ def read_key(key: bytes | None) -> QuotaEntity:
     address = names.get("ip")
     if address is not None:
         try:
-            names["ip"] = str(ip_address(address))
+            names["ip"] = usual_address(address)
         except ValueError:
             raise BadRecord(f"key: {address!r} is no address") from None
     entity = entity_of(tuple(names.items()))
@@ -259,22 +251,22 @@ def copy_of(entries: Mapping[QuotaEntity, Stored]) -> list[list[str]]:
 
 
 def entries_of(pairs: Iterable[Any]) -> dict[QuotaEntity, Stored]:
-    """Counterpart of copy_of. Raises BadRecord."""
+    """Counterpart of copy_of. Raises BadRecord for what is no copy.
+
+    An entry that this version does not take is left out, as its record will be: an earlier one wrote it.
+    """
     log = TopicLog()
     for pair in pairs:
         if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
             raise BadRecord("an entry is no pair of texts")
-        log.apply(pair[0].encode(), pair[1].encode())
+        with suppress(BadRecord):
+            log.apply(pair[0].encode(), pair[1].encode())
     return log.entries
 
 
 def _is_text(name: str) -> bool:
     """JSON can hold halves of characters, which no name on the wire can."""
     return not any("\ud800" <= character <= "\udfff" for character in name)
-
-
-def _json(value: Mapping[str, Any]) -> bytes:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
 def _object(what: str, text: bytes) -> dict[str, Any]:

@@ -14,7 +14,9 @@ from sluice.protocol.apis import ApiKey, ErrorCode
 from sluice.protocol.codec.codec import DecodedFrame, decode_frame, encode_frame
 from sluice.protocol.codec.wire import Struct, Value, encode_varint
 from sluice.protocol.headers import SIZE_BYTES
-from sluice.proxy.quota_store.client_quotas import Alteration, Component, Parts, Result
+from sluice.protocol.primitives import java_text
+from sluice.proxy.quota_store.client_quotas import Alteration, Component, Result
+from sluice.proxy.quota_store.entities import Parts, shortened
 
 _FIRST_FLEXIBLE: Final = 1
 _ENTRIES_PER_STEP: Final = 100
@@ -38,17 +40,18 @@ class AlterRequest:
 
 
 def read_request(api_key: int, version: int, frame: bytes) -> DescribeRequest | AlterRequest:
-    """`frame`: without its size. Raises ProtocolError for one that is none."""
+    """`frame`: without its size. Texts are read as Java's are. Raises ProtocolError for one that is none."""
     body: Any = decode_frame("request", api_key, version, frame).body
     if api_key == ApiKey.DESCRIBE_CLIENT_QUOTAS:
         components = (
-            Component(one["entityType"], one["matchType"], one["match"]) for one in body["components"]
+            Component(_text(one["entityType"]), one["matchType"], _name(one["match"]))
+            for one in body["components"]
         )
         return DescribeRequest(tuple(components), body["strict"])
     alterations = (
         Alteration(
-            tuple((part["entityType"], part["entityName"]) for part in entry["entity"]),
-            tuple((op["key"], None if op["remove"] else _number(op["value"])) for op in entry["ops"]),
+            tuple((_text(part["entityType"]), _name(part["entityName"])) for part in entry["entity"]),
+            tuple((_text(op["key"]), None if op["remove"] else _number(op["value"])) for op in entry["ops"]),
         )
         for entry in body["entries"]
     )
@@ -74,14 +77,29 @@ def described_in_steps(
 
 def describe_refused(version: int, correlation_id: int, code: int, message: str) -> bytes:
     """The answer that tells an error, size included."""
-    body: Struct = {"throttleTimeMs": 0, "errorCode": code, "errorMessage": message, "entries": None}
+    body: Struct = {
+        "throttleTimeMs": 0,
+        "errorCode": code,
+        "errorMessage": shortened(message),
+        "entries": None,
+    }
     return _sized(_encode(ApiKey.DESCRIBE_CLIENT_QUOTAS, version, correlation_id, body))
 
 
 def altered(version: int, correlation_id: int, results: Iterable[Result]) -> bytes:
-    """The answer to an AlterClientQuotas, size included."""
+    """The answer to an AlterClientQuotas, size included. Of a name that is too long a part is told."""
     entries: list[Value] = [
-        {"errorCode": code, "errorMessage": message, "entity": _entity(parts)}
+        {
+            "errorCode": code,
+            "errorMessage": None if message is None else shortened(message),
+            "entity": [
+                {
+                    "entityType": shortened(entity_type),
+                    "entityName": None if name is None else shortened(name),
+                }
+                for entity_type, name in parts
+            ],
+        }
         for parts, code, message in results
     ]
     body: Struct = {"throttleTimeMs": 0, "entries": entries}
@@ -124,3 +142,12 @@ def _number(value: Value) -> float:
     if isinstance(value, str):
         return float(value.partition(":")[0])
     return cast(float, value)
+
+
+def _text(value: str) -> str:
+    """The codec keeps bytes that are no UTF-8 as halves of surrogate pairs, which no record could hold."""
+    return value if value.isascii() else java_text(value.encode("utf-8", "surrogateescape"))
+
+
+def _name(value: str | None) -> str | None:
+    return None if value is None else _text(value)

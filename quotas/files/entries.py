@@ -7,9 +7,9 @@ stands beside the entries.
 from __future__ import annotations
 
 from collections.abc import Collection
-from ipaddress import ip_address
 from typing import Any, Final, NamedTuple
 
+from sluice.quotas.addresses import usual_address
 from sluice.quotas.entity import DEFAULT, Default, Prefix, QuotaEntity, Tenant
 from sluice.quotas.files.config_error import (
     Problem,
@@ -174,7 +174,7 @@ class EntryReader:
         text = self.name(at, item, "ip")
         if isinstance(text, str):
             try:
-                ip_address(text)
+                return usual_address(text)
             except ValueError:
                 self.problem((*at, "ip"), f"must be an address such as 10.1.2.3, is {shown(text)}")
         return text

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterable, Mapping
 from dataclasses import dataclass
-from ipaddress import ip_address
 from types import MappingProxyType
 from typing import Final
 
+from sluice.quotas.addresses import usual_address
 from sluice.quotas.entity import DEFAULT, UNNAMED_USERS, Part, Prefix, QuotaEntity, QuotaLevel, Tenant
 from sluice.quotas.exempt import ExemptRule, ExemptRules
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS, KindSpec, QuotaKind, Scope
@@ -387,7 +387,7 @@ def _checked_ip(entity: QuotaEntity) -> QuotaEntity:
         raise QuotaError("An ip stands alone: leave user and client-id out", entity)
     if isinstance(entity.ip, str):
         try:
-            return QuotaEntity(ip=str(ip_address(entity.ip)))
+            return QuotaEntity(ip=usual_address(entity.ip))
         except ValueError:
             raise QuotaError(f"{entity.ip!r} is no IP address", entity) from None
     return entity

@@ -11,12 +11,12 @@ import copy
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from ipaddress import ip_address
 from typing import Any, Final, TypeAlias
 
 import yaml
 from yaml.cyaml import CSafeLoader
 
+from sluice.quotas.addresses import usual_address
 from sluice.quotas.files.config_error import ConfigError, Problem, QuotaFileError
 from sluice.quotas.files.entries import OVER_BUDGET_KEY, REFUSABLE_KEY
 from sluice.quotas.files.quota_file import DEFAULT_NAME, ENTITY_KEYS
@@ -44,7 +44,7 @@ def whom_of(item: Mapping[str, Any]) -> Whom:
 
 def canonical(key: str, name: str) -> str:
     """A name as it is compared: addresses have several spellings. Raises ValueError for no address."""
-    return str(ip_address(name)) if key == "ip" and name != DEFAULT_NAME else name
+    return usual_address(name) if key == "ip" and name != DEFAULT_NAME else name
 
 
 def entries_of(text: str) -> list[Entry]:

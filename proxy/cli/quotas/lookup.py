@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
-
 from sluice.proxy.cli.quotas.edit import Whom
 from sluice.proxy.cli.quotas.listing import Listing
+from sluice.quotas.addresses import usual_address
 from sluice.quotas.entity import DEFAULT, Default, Prefix, QuotaEntity, Tenant
 from sluice.quotas.files.quota_file import DEFAULT_NAME
 from sluice.quotas.kinds import KIND_BY_KEY
@@ -33,7 +32,7 @@ def entity_of(whom: Whom) -> QuotaEntity | None:
     ip = parts.get("ip")
     if isinstance(ip, str):
         try:
-            ip_address(ip)
+            usual_address(ip)
         except ValueError:
             return None
     tenant, prefix = parts.get("tenant"), parts.get("client-id-prefix")

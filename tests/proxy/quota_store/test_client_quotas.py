@@ -16,14 +16,12 @@ from sluice.proxy.quota_store.client_quotas import (
     Alteration,
     Component,
     Outcome,
-    Parts,
     QuotaApiError,
     alter,
     describe,
-    entity_of,
-    parts_of,
 )
-from sluice.quotas.entity import DEFAULT, OVERFLOW, QuotaEntity
+from sluice.proxy.quota_store.entities import Parts, entity_of, parts_of
+from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.limits.limits import QuotaLimits
 
 ALICE = QuotaEntity("alice")
@@ -52,6 +50,11 @@ def altered(*alterations: tuple[Mapping[str, str | None], Mapping[str, float | N
         LIMITS.entries,
         [Alteration(tuple(parts.items()), tuple(ops.items())) for parts, ops in alterations],
     )
+
+
+def refused_codes(outcome: Outcome) -> list[int]:
+    """Where no change could be kept."""
+    return [result.code for result in outcome.refused(7, dict.fromkeys(outcome.changes, "no answer"))]
 
 
 def refusal(parts: Mapping[str, str | None], ops: Mapping[str, float | None]) -> tuple[int, str | None]:
@@ -103,6 +106,16 @@ def test_all_conditions_must_hold() -> None:
     assert found(("ip", ANY, None)) == {(("ip", "10.0.0.1"),)}
 
 
+@pytest.mark.parametrize("written", ["10.0.0.1", "::ffff:10.0.0.1", "::ffff:a00:1"])
+def test_an_address_is_found_in_the_spelling_in_which_it_was_set(written: str) -> None:
+    assert found(("ip", EXACT, written)) == {(("ip", "10.0.0.1"),)}
+
+
+@pytest.mark.parametrize("written", ["nowhere", "10.0.0.1%lo", ""])
+def test_what_is_no_address_finds_none(written: str) -> None:
+    assert found(("ip", EXACT, written)) == set()
+
+
 def test_an_entity_without_limits_is_not_told() -> None:
     assert found(("user", EXACT, "carol")) == set()
 
@@ -150,11 +163,6 @@ def test_an_entity_and_its_parts_are_the_same() -> None:
         parts = parts_of(entity)
         assert parts is not None
         assert entity_of(parts) == entity
-
-
-def test_what_kafka_has_no_entity_for_has_no_parts() -> None:
-    assert parts_of(QuotaEntity(OVERFLOW)) is None
-    assert parts_of(QuotaEntity()) is None
 
 
 # Alter ------------------------------------------------------------------------------------------------------
@@ -248,6 +256,28 @@ def test_of_two_for_one_entity_the_first_is_done_and_the_second_told() -> None:
     assert outcome.changes == {QuotaEntity("bob", "x"): {"producer_byte_rate": 5}}
 
 
+@pytest.mark.parametrize("rates", [(5.0, 9.0), (5.0, None), (None, 5.0)])
+def test_of_two_spellings_of_one_address_the_first_is_done_and_the_second_told(
+    rates: tuple[float | None, float | None],
+) -> None:
+    there = {QuotaEntity(ip="::1"): {"connection_creation_rate": 7}}
+    asked = [
+        Alteration((("ip", spelt),), (("connection_creation_rate", rate),))
+        for spelt, rate in zip(("::1", "0:0:0:0:0:0:0:1"), rates, strict=True)
+    ]
+    outcome = alter(there, asked)
+    first, second = outcome.results
+    assert (first.code, second.parts, second.code) == (
+        ErrorCode.NONE, (("ip", "0:0:0:0:0:0:0:1"),), ErrorCode.INVALID_REQUEST,
+    )  # fmt: skip
+    assert second.message == "Ignoring duplicate entity ClientQuotaEntity(entries={ip=0:0:0:0:0:0:0:1})"
+    rate = rates[0]
+    assert outcome.changes == {
+        QuotaEntity(ip="::1"): {} if rate is None else {"connection_creation_rate": rate}
+    }
+    assert refused_codes(outcome) == [7, ErrorCode.INVALID_REQUEST]
+
+
 def test_a_key_given_twice_alters_nothing() -> None:
     parts: Parts = (("user", "bob"),)
     outcome = alter({}, [Alteration(parts, (("producer_byte_rate", 1.0), ("producer_byte_rate", None)))])
@@ -262,6 +292,7 @@ def test_a_key_given_twice_alters_nothing() -> None:
         ({"group": "g"}, {}, "Unhandled client quota entity type: group"),
         ({"user": ""}, {"producer_byte_rate": 1.0}, "Empty user not supported"),
         ({"ip": "nowhere"}, {}, "nowhere is not a valid IP or resolvable host."),
+        ({"ip": "fe80::1%lo"}, {}, "fe80::1%lo is not a valid IP or resolvable host."),
         (
             {"user": "a", "ip": "10.0.0.1"},
             {},
@@ -315,9 +346,10 @@ def test_a_whole_number_may_have_lost_its_last_digits_on_the_way() -> None:
     }
 
 
-def test_an_address_is_one_however_it_is_written() -> None:
-    outcome = altered(({"ip": "0:0::1"}, {"connection_creation_rate": 3.0}))
-    assert outcome.changes == {QuotaEntity(ip="::1"): {"connection_creation_rate": 3}}
+@pytest.mark.parametrize(("written", "usual"), [("0:0::1", "::1"), ("::ffff:127.0.0.1", "127.0.0.1")])
+def test_an_address_is_one_however_it_is_written(written: str, usual: str) -> None:
+    outcome = altered(({"ip": written}, {"connection_creation_rate": 3.0}))
+    assert outcome.changes == {QuotaEntity(ip=usual): {"connection_creation_rate": 3}}
 
 
 VALUES = st.none() | st.floats() | st.integers(-3, 1000).map(float)
@@ -347,5 +379,4 @@ def test_changes_that_could_not_be_kept_are_no_success_and_the_rest_is_what_it_w
         ({"user": "alice"}, {"producer_byte_rate": 100.0}),
         ({"user": "bob"}, {"nonsense": 1.0}),
     )
-    codes = [result.code for result in outcome.refused(7, "no answer")]
-    assert codes == [7, 7, ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
+    assert refused_codes(outcome) == [7, 7, ErrorCode.NONE, ErrorCode.INVALID_REQUEST]

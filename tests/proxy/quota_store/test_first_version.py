@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from sluice.proxy.config.schema import config_schema_text
+from sluice.proxy.quota_store.entities import key_of
 from sluice.proxy.quota_store.producer_id_file import ProducerIdFile, SnapshotOutcome
 from sluice.proxy.quota_store.schema import quotas_schema_text
-from sluice.proxy.quota_store.topic_records import Stored, key_of, read_key, read_value, value_of
+from sluice.proxy.quota_store.topic_records import Stored, read_key, read_value, value_of
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.producer_ids.principal import ProducerIdSettings
 from sluice.quotas.producer_ids.quota import ProducerIdQuota

@@ -12,17 +12,22 @@ from typing import Any, cast
 
 import pytest
 from aiokafka import TopicPartition
-from aiokafka.errors import ClusterAuthorizationFailedError
+from aiokafka.errors import (
+    ClusterAuthorizationFailedError,
+    MessageSizeTooLargeError,
+    TopicAuthorizationFailedError,
+)
 from structlog.testing import capture_logs
 
 from sluice.proxy.config.quotas import QuotaTopicOptions
 from sluice.proxy.quota_store import topic_lines
 from sluice.proxy.quota_store.audit import QuotaAudit
 from sluice.proxy.quota_store.client_quotas import Alteration, QuotaApiError
+from sluice.proxy.quota_store.entities import key_of
 from sluice.proxy.quota_store.topic import QuotaTopic
 from sluice.proxy.quota_store.topic_headers import FOREIGN, Headers, headers_of
 from sluice.proxy.quota_store.topic_reader import TopicReader
-from sluice.proxy.quota_store.topic_records import Stored, key_of
+from sluice.proxy.quota_store.topic_records import Stored
 from sluice.quotas.entity import QuotaEntity
 
 pytestmark = pytest.mark.asyncio
@@ -206,6 +211,64 @@ async def test_what_cannot_be_written_at_all_is_told_to_be_as_it_was(topic: Reco
     assert result.code == 7
     assert "Nothing has been changed" in result.message
     assert "ClusterAuthorizationFailed" in result.message
+
+
+class Refusing:
+    """A producer whose records are refused by a broker, but those of `taken` and, unanswered, `lost`."""
+
+    def __init__(self, topic: Records, error: Exception, taken: str = "", lost: str = "") -> None:
+        self._topic, self._error = topic, error
+        self._taken, self._lost = f'"{taken}"'.encode(), f'"{lost}"'.encode()
+
+    async def ready(self) -> None:
+        """It has connected before the ACL was taken away."""
+
+    async def send(self, key: bytes, value: bytes | None, headers: Any) -> None:
+        if self._lost in key:
+            await asyncio.Event().wait()
+        if self._taken in key:
+            await self._topic.send(key, value, headers)
+        else:
+            await asyncio.sleep(0)
+            raise self._error
+
+
+async def told_by(topic: Records, *users: str) -> list[str | None]:
+    asked = [Alteration((("user", user),), (("producer_byte_rate", 5.0),)) for user in users]
+    results = await topic.proxy.alter(asked, validate_only=False, by="tester")
+    assert all((result.code == 7) is (result.message is not None) for result in results)
+    return [result.message for result in results]
+
+
+@pytest.mark.parametrize("error", [TopicAuthorizationFailedError("quotas"), MessageSizeTooLargeError()])
+async def test_who_may_no_longer_write_is_told_that_nothing_has_been_changed_and_why(
+    topic: Records, error: Exception
+) -> None:
+    topic.proxy._producer = Refusing(topic, error)
+    for message in await told_by(topic, "alice", "bob"):
+        assert message is not None
+        assert message.startswith("Nothing has been changed: the quota topic cannot be written (")
+        assert type(error).__name__ in message
+
+
+async def test_of_what_is_altered_beside_one_that_is_refused_only_what_is_known_is_told(
+    topic: Records,
+) -> None:
+    topic.proxy._producer = Refusing(topic, TopicAuthorizationFailedError("quotas"), "alice", "carol")
+    alice, bob, carol = await told_by(topic, "alice", "bob", "carol")
+    assert (alice, topic.proxy.entries[ALICE].limits) == (None, {"producer_byte_rate": 5})
+    assert "Nothing has been changed" in str(bob)
+    assert "It is not known whether this is kept" in str(carol)
+
+
+async def test_a_refusal_of_a_second_sending_leaves_what_the_first_has_brought(topic: Records) -> None:
+    class LateRefusal(Refusing):
+        async def send(self, key: bytes, value: bytes | None, headers: Any) -> None:
+            await self._topic.send(key, value, headers)
+            raise TopicAuthorizationFailedError("quotas")
+
+    topic.proxy._producer = LateRefusal(topic, TopicAuthorizationFailedError("quotas"))
+    assert await told_by(topic, "alice") == [None]
 
 
 @pytest.mark.parametrize("pins", ["run", "image"])

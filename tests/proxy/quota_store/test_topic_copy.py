@@ -61,6 +61,14 @@ def test_one_that_is_damaged_is_moved_aside_and_not_believed(tmp_path: Path, dam
     assert (tmp_path / "copy.json.refused").exists()
 
 
+def test_an_entry_that_an_earlier_version_took_is_left_out_and_the_others_hold(tmp_path: Path) -> None:
+    file = tmp_path / "copy.json"
+    zoned = QuotaEntity(ip="fe80::1%lo"), QuotaEntity(ip="::ffff:7f00:1")
+    limits = Stored({"connection_creation_rate": 5})
+    QuotaCopy(file, "quotas").write(Copied({**dict.fromkeys(zoned, limits), **COPIED.entries}))
+    assert QuotaCopy(file, "quotas").read() == Copied(COPIED.entries)
+
+
 def test_one_of_another_topic_is_not_believed(tmp_path: Path) -> None:
     file = tmp_path / "copy.json"
     QuotaCopy(file, "quotas").write(COPIED)

@@ -21,8 +21,9 @@ from structlog.testing import capture_logs
 
 from sluice.proxy.quota_store import topic_reader
 from sluice.proxy.quota_store.client_quotas import Alteration
+from sluice.proxy.quota_store.entities import key_of
 from sluice.proxy.quota_store.topic import QuotaTopic
-from sluice.proxy.quota_store.topic_records import Stored, key_of
+from sluice.proxy.quota_store.topic_records import Stored
 from sluice.quotas.entity import QuotaEntity
 from testkit.clients.kafka_records import create_topic
 from testkit.kafka.node import KafkaNode

@@ -10,14 +10,8 @@ from typing import TypeAlias
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluice.proxy.quota_store.topic_records import (
-    NOTHING,
-    BadRecord,
-    Stored,
-    TopicLog,
-    key_of,
-    value_of,
-)
+from sluice.proxy.quota_store.entities import key_of
+from sluice.proxy.quota_store.topic_records import NOTHING, BadRecord, Stored, TopicLog, value_of
 from sluice.quotas.entity import QuotaEntity
 from testkit.thorough import cases
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sluice.proxy.quota_store.entities import key_of
 from sluice.proxy.quota_store.topic_records import (
     NOTHING,
     BadRecord,
@@ -18,7 +19,6 @@ from sluice.proxy.quota_store.topic_records import (
     TopicLog,
     copy_of,
     entries_of,
-    key_of,
     read_key,
     read_value,
     value_of,
@@ -97,8 +97,11 @@ def test_an_entity_has_one_key_and_no_other_spelling() -> None:
         with pytest.raises(BadRecord, match="must be written") as caught:
             read_key(other)
         assert caught.value.entity == QuotaEntity("alice", DEFAULT)
-    with pytest.raises(BadRecord, match="must be written"):
-        read_key(b'{"ip":"0:0::1"}')
+    for address in (b"0:0::1", b"::ffff:7f00:1", b"::ffff:127.0.0.1"):
+        with pytest.raises(BadRecord, match="must be written"):
+            read_key(b'{"ip":"%s"}' % address)
+    with pytest.raises(BadRecord, match="is no address"):
+        read_key(b'{"ip":"fe80::1%lo"}')
 
 
 def test_what_kafka_has_no_entity_for_has_no_key() -> None:

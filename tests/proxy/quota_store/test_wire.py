@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from sluice.protocol.errors import MalformedFrame
-from sluice.proxy.quota_store.client_quotas import Alteration, Component, Parts, Result
+from sluice.proxy.quota_store.client_quotas import Alteration, Component, Result
+from sluice.proxy.quota_store.entities import Parts, key_of
 from sluice.proxy.quota_store.wire import (
     AlterRequest,
     DescribeRequest,
@@ -17,6 +18,7 @@ from sluice.proxy.quota_store.wire import (
     described_in_steps,
     read_request,
 )
+from sluice.quotas.entity import QuotaEntity
 from testkit.frames.frames import decoded, request
 
 VERSIONS = (0, 1)
@@ -93,3 +95,20 @@ def test_each_entity_has_its_own_result(version: int) -> None:
         {"entityType": "user", "entityName": "alice"},
         {"entityType": "client-id", "entityName": None},
     ]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_name_that_is_no_utf8_is_read_as_java_reads_it_and_can_be_told_and_kept(version: int) -> None:
+    entity = [{"entityType": "us\udcffer", "entityName": "al\udcffice\udced\udca0\udc80"}]
+    ops = [{"key": "k\udcff", "value": 1.5, "remove": False}]
+    body: Any = {"entries": [{"entity": entity, "ops": ops}], "validateOnly": False}
+    read = read_request(49, version, request(49, version, body)[4:])
+    assert isinstance(read, AlterRequest)
+    parts: Parts = (("us\ufffder", "al\ufffdice\ufffd"),)
+    assert read.alterations == (Alteration(parts, (("k\ufffd", 1.5),)),)
+    assert key_of(QuotaEntity(parts[0][1])) == b'{"user":"al\xef\xbf\xbdice\xef\xbf\xbd"}'
+
+    components = [{"entityType": "us\udcffer", "matchType": 0, "match": "\udcff"}]
+    filtered: Any = {"components": components, "strict": False}
+    asked = read_request(48, version, request(48, version, filtered)[4:])
+    assert asked == DescribeRequest((Component("us\ufffder", 0, "\ufffd"),), strict=False)
