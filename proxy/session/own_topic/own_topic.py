@@ -19,6 +19,10 @@ _MOST_OWN: Final = 8
 _MOST_OTHERS: Final = 100_000
 _MOST_WANTED: Final = 1_000
 """Anybody can make ids up; of more the brokers are not asked until these have been."""
+_TWO_BYTES: Final = 128
+"""A varint from here on has two."""
+_LAST_OF_LONG: Final = range(0, 0x80, 0x10)
+"""Of a varint that is longer than it need be; in a fifth byte Java drops all but four bits."""
 _NO_ID: Final = bytes(16)
 
 
@@ -26,14 +30,19 @@ class OwnTopic:
     """The topic that is guarded."""
 
     __slots__ = (
-        "_answers", "admins", "ask", "id_texts", "name", "name_bytes", "others", "own_ids", "topic_id",
-        "wanted",
+        "_answers", "admins", "ask", "id_texts", "name", "name_bytes", "name_forms", "others", "own_ids",
+        "topic_id", "wanted",
     )  # fmt: skip
 
     def __init__(self, name: str, admins: frozenset[str], topic_id: bytes = b"") -> None:
         """`topic_id`: 16 bytes, or empty as long as it is not known."""
         self.name: Final = name
         self.name_bytes: Final = name.encode()
+        size = len(self.name_bytes)
+        compact = size + 1 if size + 1 < _TWO_BYTES else (size + 1) // _TWO_BYTES
+        lengths = size.to_bytes(2, "big"), *(bytes([last]) for last in {compact, *_LAST_OF_LONG})
+        self.name_forms: Final = tuple(length + self.name_bytes for length in lengths)
+        """how its name stands in requests: behind its length, or the last byte of that"""
         self.admins = admins
         self.own_ids: tuple[bytes, ...] = ()
         """that it has, or had before it was made anew"""
