@@ -67,10 +67,10 @@ class OwnTopic:
     def error_of(self, topic_id: bytes) -> int:
         """What is answered to who reads or writes by this id: 0, it is another topic's; TOPIC_AUTHORIZATION_
         FAILED; UNKNOWN_TOPIC_ID, nobody knows yet: clients then ask for Metadata, and try again."""
-        if topic_id in self.others:
-            return ErrorCode.NONE
         if topic_id in self.own_ids:
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if topic_id in self.others:
+            return ErrorCode.NONE
         if len(self.wanted) < _MOST_WANTED:
             self.wanted[topic_id] = None
             self.ask()
@@ -86,13 +86,15 @@ class OwnTopic:
             return
         if name == self.name:
             self._is_own(topic_id)
-        else:
+        elif topic_id not in self.own_ids:
             others = self.others
             if topic_id not in others and len(others) >= _MOST_OTHERS:
                 del others[next(iter(others))]
             others[topic_id] = None
 
     def _is_own(self, topic_id: bytes) -> None:
+        # It may have been taken for another's: the brokers' words on it are not of one moment.
+        self.others.pop(topic_id, None)
         if topic_id not in self.own_ids:
             self.own_ids = (*self.own_ids, topic_id)[-_MOST_OWN:]
             self.id_texts = tuple(uuid_text(each) for each in self.own_ids)
