@@ -42,7 +42,7 @@ _ACKNOWLEDGEMENT_MIN_BYTES: Final = 18
 MAX_PARTS: Final = 20_000
 """Topics of a Fetch; topics, partitions and acknowledgements of a ShareFetch: each costs up to a microsecond,
 in which nobody else is served"""
-_LONG_BYTES: Final = 128 * 1024
+LONG_BYTES: Final = 128 * 1024
 """A longer request has no tags in its topics: clients write none, and each takes as long as a topic."""
 
 
@@ -51,11 +51,11 @@ def fetch_topic_ids(buf: bytearray, body: int, end: int, api_key: int, version: 
 
     Raises MalformedFrame if the topics do not stand before `end`, and where they would take long to walk.
     """
-    is_long = end - body > _LONG_BYTES
+    is_long = end - body > LONG_BYTES
     pos = max_bytes_offset(buf, body, end, api_key, version)
     pos += _FETCH_TOPICS_AT if api_key == FETCH else _SHARE_TOPICS_AT[version]
     topics, pos = compact_array_count(buf, pos, end, _TOPIC_MIN_BYTES)
-    left = _left(MAX_PARTS, topics, pos)
+    left = parts_left(MAX_PARTS, topics, pos)
     stop = pos + topics * _ONE_BYTES
     if api_key == FETCH and topics > 0 and stop <= end and _have_one(buf, pos, stop, topics):
         return [bytes(buf[at : at + UUID_BYTES]) for at in range(pos, stop, _ONE_BYTES)]
@@ -67,21 +67,21 @@ def fetch_topic_ids(buf: bytearray, body: int, end: int, api_key: int, version: 
             pos = _skip_fetch(buf, after, end, is_long=is_long)
         else:
             pos, left = _skip_share_fetch(buf, after, end, left, is_long=is_long)
-        pos = _skip_tags(buf, pos, end, is_long=is_long)
+        pos = skip_few_tags(buf, pos, end, is_long=is_long)
     return found
 
 
-def _left(parts: int, count: int, pos: int) -> int:
+def parts_left(parts: int, count: int, pos: int) -> int:
     """So many of `parts` are left. Raises MalformedFrame if that is less than none."""
     if count > parts:
         raise MalformedFrame(f"more than {MAX_PARTS} topics and partitions", offset=pos)
     return parts - max(count, 0)
 
 
-def _skip_tags(buf: bytearray, pos: int, end: int, *, is_long: bool) -> int:
+def skip_few_tags(buf: bytearray, pos: int, end: int, *, is_long: bool) -> int:
     """As `skip_tags`; a long request has none."""
     if is_long and pos < end and buf[pos]:
-        raise MalformedFrame(f"tagged fields in the topics of more than {_LONG_BYTES} bytes", offset=pos)
+        raise MalformedFrame(f"tagged fields in the topics of more than {LONG_BYTES} bytes", offset=pos)
     return skip_tags(buf, pos, end)
 
 
@@ -101,21 +101,21 @@ def _skip_fetch(buf: bytearray, pos: int, end: int, *, is_long: bool) -> int:
     if not any(buf[pos + _PARTITION_BYTES : stop : _PARTITION_BYTES + 1]):
         return max(pos, stop)
     for _ in range(partitions):
-        pos = _skip_tags(buf, skip(pos, _PARTITION_BYTES, end), end, is_long=is_long)
+        pos = skip_few_tags(buf, skip(pos, _PARTITION_BYTES, end), end, is_long=is_long)
     return pos
 
 
 def _skip_share_fetch(buf: bytearray, pos: int, end: int, left: int, *, is_long: bool) -> tuple[int, int]:
     """(where they end, `left` without them)"""
     partitions, pos = compact_array_count(buf, pos, end, _SHARE_PARTITION_MIN_BYTES)
-    left = _left(left, partitions, pos)
+    left = parts_left(left, partitions, pos)
     for _ in range(partitions):
         batches, pos = compact_array_count(buf, skip(pos, 4, end), end, _ACKNOWLEDGEMENT_MIN_BYTES)
-        left = _left(left, batches, pos)
+        left = parts_left(left, batches, pos)
         for _ in range(batches):
             pos = skip_compact_nullable(buf, skip(pos, 16, end), end)
-            pos = _skip_tags(buf, pos, end, is_long=is_long)
-        pos = _skip_tags(buf, pos, end, is_long=is_long)
+            pos = skip_few_tags(buf, pos, end, is_long=is_long)
+        pos = skip_few_tags(buf, pos, end, is_long=is_long)
     return pos, left
 
 
@@ -124,9 +124,9 @@ def deleted_topic_ids(buf: bytearray, body: int, end: int) -> list[bytes]:
 
     Raises MalformedFrame if the topics do not stand before `end`, and where they would take long to walk.
     """
-    is_long = end - body > _LONG_BYTES
+    is_long = end - body > LONG_BYTES
     topics, pos = compact_array_count(buf, body, end, UUID_BYTES + 2)
-    _left(MAX_PARTS, topics, pos)
+    parts_left(MAX_PARTS, topics, pos)
     found = []
     for _ in range(topics):
         length, pos = uvarint(buf, pos, end)
@@ -134,5 +134,5 @@ def deleted_topic_ids(buf: bytearray, body: int, end: int) -> list[bytes]:
         after = skip(pos, UUID_BYTES, end)
         if length == 0:
             found.append(bytes(buf[pos:after]))
-        pos = _skip_tags(buf, after, end, is_long=is_long)
+        pos = skip_few_tags(buf, after, end, is_long=is_long)
     return found

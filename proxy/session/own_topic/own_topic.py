@@ -42,7 +42,8 @@ class OwnTopic:
         compact = size + 1 if size + 1 < _TWO_BYTES else (size + 1) // _TWO_BYTES
         lengths = size.to_bytes(2, "big"), *(bytes([last]) for last in {compact, *_LAST_OF_LONG})
         self.name_forms: Final = tuple(length + self.name_bytes for length in lengths)
-        """how its name stands in requests: behind its length, or the last byte of that"""
+        """how its name stands in requests: behind its length, or the last byte of that. First as
+        versions before the compact ones have it"""
         self.admins = admins
         self.own_ids: tuple[bytes, ...] = ()
         """that it has, or had before it was made anew"""

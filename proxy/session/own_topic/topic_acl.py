@@ -3,7 +3,8 @@
 A request is searched for the topic's name and id, as bytes; only one in which they stand is decoded, and only
 one that means the topic by them is refused. A Produce is not searched (records may be long, and say what they
 like) but walked: it goes on when the topics of all its partitions are known. Other requests go on when they
-have arrived whole. Who asks only what the topic is (Metadata, its configuration) is told. An id that nobody
+have arrived whole. Who asks only what the topic is (Metadata, its configuration) is told, and a broker makes
+nothing for that. An id that nobody
 has named yet may be the topic's, made anew a moment ago: who reads, writes or deletes by it is told to ask
 for it. Pure.
 """
@@ -17,6 +18,7 @@ from typing import Final
 from sluice.protocol.apis import (
     FETCH,
     FETCHES,
+    METADATA,
     OFFERED,
     OWN_TOPIC_HARMLESS,
     PRODUCE,
@@ -28,6 +30,7 @@ from sluice.protocol.codec.wire import Value, uuid_text
 from sluice.protocol.errors import ProtocolError
 from sluice.protocol.fetch_topic_ids import FETCH_FIRST_TOPIC_ID, deleted_topic_ids, fetch_topic_ids
 from sluice.protocol.headers import SIZE_BYTES, request_body
+from sluice.protocol.metadata_creation import FIRST_ASKED, FIRST_FLEXIBLE, allows_creation_at
 from sluice.protocol.produce import FIRST_TOPIC_ID, ProduceUsage
 from sluice.protocol.produce_refusal import refuse_produce
 from sluice.proxy.session.causes import DisconnectCause
@@ -110,9 +113,7 @@ class TopicGuard:
         now_ms: float,
     ) -> bool:
         """As the judge behind. False: more of the request must come first. True: it goes on, or is answered.
-
-        Raises OwnTopicTouched where no answer is to be had.
-        """
+        Raises OwnTopicTouched where no answer is to be had."""
         answer: bytes | None = None
         self._brake_ms = 0.0
         if api_key not in OWN_TOPIC_HARMLESS and self._identity.user not in self._topic.admins:
@@ -206,6 +207,9 @@ class TopicGuard:
         if buf.find(topic.name_bytes, client_id_end, frame_end) >= 0 or any(
             buf.find(topic_id, client_id_end, frame_end) >= 0 for topic_id in topic.own_ids
         ):
+            if api_key == METADATA:
+                self._makes_nothing(buf, client_id_end, frame_end, version)
+                return None
             answer = self._refused(buf, pos, frame_end, api_key, version, correlation_id, client_id_end)
             if answer is not None:
                 return answer
@@ -223,6 +227,20 @@ class TopicGuard:
             if found:
                 return self._unknown_answer(buf, pos, frame_end, api_key, version, correlation_id, found)
         return None
+
+    def _makes_nothing(self, buf: bytearray, client_id_end: int, frame_end: int, version: int) -> None:
+        """Have the broker make none of the topics that this question for Metadata names: it would make ours
+        with its own number of partitions."""
+        forms = self._topic.name_forms
+        forms = forms[1:] if version >= FIRST_FLEXIBLE else forms[:1]
+        if not any(buf.find(form, client_id_end, frame_end) >= 0 for form in forms):
+            return
+        if not FIRST_ASKED <= version <= OFFERED[METADATA][1]:
+            raise OwnTopicTouched(
+                f"a Metadata that names {self._topic.name}, the proxy's own topic, and may have it made"
+            )
+        body = request_body(buf, client_id_end, frame_end, METADATA, version)
+        buf[allows_creation_at(buf, body, frame_end, version)] = 0
 
     def _unknown(self, topic_ids: list[bytes]) -> set[bytes]:
         """Those that nobody has named yet; the brokers are asked."""
