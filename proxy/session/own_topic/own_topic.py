@@ -22,7 +22,7 @@ _MOST_WANTED: Final = 1_000
 _TWO_BYTES: Final = 128
 """A varint from here on has two."""
 _LAST_OF_LONG: Final = range(0, 0x80, 0x10)
-"""Of a varint that is longer than it need be; in a fifth byte Java drops all but four bits."""
+"""the last byte of a varint that is longer than it need be; in a fifth byte Java drops all but four bits"""
 _NO_ID: Final = bytes(16)
 
 
