@@ -177,7 +177,7 @@ class ApiClass(Enum):
     BETWEEN_NODES = auto()
     """no client sends it, and its answer names brokers' or controllers' addresses (listener CONTROLLER)"""
     OWN_TOPIC_HARMLESS = auto()
-    """neither reads nor writes the proxy's own topic, whatever topic it names"""
+    """neither reads, writes nor makes the proxy's own topic, whatever topic it names"""
     PLAIN = auto()
     """none of these: it passes, and nothing but its size counts"""
 
@@ -223,12 +223,12 @@ CLASSES: Final[Mapping[ApiClass, frozenset[int]]] = {
             _K.VOTE, _K.BEGIN_QUORUM_EPOCH, _K.END_QUORUM_EPOCH, _K.FETCH_SNAPSHOT, _K.UPDATE_RAFT_VOTER,
         },
         ApiClass.OWN_TOPIC_HARMLESS: {
-            _K.SASL_HANDSHAKE, _K.SASL_AUTHENTICATE, _K.API_VERSIONS, _K.METADATA, _K.OFFSET_FETCH,
-            _K.FIND_COORDINATOR, _K.HEARTBEAT, _K.LEAVE_GROUP, _K.DESCRIBE_CONFIGS, _K.DESCRIBE_LOG_DIRS,
-            _K.LIST_PARTITION_REASSIGNMENTS, _K.DESCRIBE_TOPIC_PARTITIONS,
+            _K.SASL_HANDSHAKE, _K.SASL_AUTHENTICATE, _K.API_VERSIONS, _K.OFFSET_FETCH, _K.FIND_COORDINATOR,
+            _K.JOIN_GROUP, _K.SYNC_GROUP, _K.HEARTBEAT, _K.LEAVE_GROUP, _K.DESCRIBE_CONFIGS,
+            _K.DESCRIBE_LOG_DIRS, _K.LIST_PARTITION_REASSIGNMENTS, _K.DESCRIBE_TOPIC_PARTITIONS,
         },
         ApiClass.PLAIN: {
-            _K.LIST_OFFSETS, _K.DESCRIBE_GROUPS, _K.LIST_GROUPS, _K.DELETE_RECORDS,
+            _K.METADATA, _K.LIST_OFFSETS, _K.DESCRIBE_GROUPS, _K.LIST_GROUPS, _K.DELETE_RECORDS,
             _K.OFFSET_FOR_LEADER_EPOCH, _K.DESCRIBE_ACLS, _K.CREATE_ACLS, _K.DELETE_ACLS,
             _K.ALTER_CONFIGS, _K.ALTER_REPLICA_LOG_DIRS, _K.RENEW_DELEGATION_TOKEN,
             _K.EXPIRE_DELEGATION_TOKEN, _K.DELETE_GROUPS, _K.ELECT_LEADERS, _K.INCREMENTAL_ALTER_CONFIGS,
@@ -248,7 +248,7 @@ READABLE: Final[Mapping[int, Range]] = {
     _K.PRODUCE: (3, 13),  # produce, produce_refusal, throttle_field, addresses
     _K.FETCH: (4, 18),  # fetch, fetch_batches, addresses, replication
     _K.LIST_OFFSETS: (1, 11),  # own_topic/refusal
-    _K.METADATA: (0, 13),  # addresses, usage of topic names
+    _K.METADATA: (0, 13),  # addresses, usage of topic names, metadata_creation
     _K.FIND_COORDINATOR: (0, 6),  # addresses
     _K.JOIN_GROUP: (0, 9),  # groups
     _K.SASL_HANDSHAKE: (0, 1),  # sasl

@@ -29,11 +29,7 @@ from aiokafka.errors import KafkaError
 from sluice.protocol.apis import ErrorCode
 from sluice.protocol.errors import ProtocolError
 from sluice.proxy.config.quotas import QuotaTopicOptions
-from sluice.proxy.kafka_client.clients import (
-    ClusterAccess,
-    TopicRefused,
-    ensure_topic,
-)
+from sluice.proxy.kafka_client.clients import ClusterAccess, TopicRefused, ensure_topic
 from sluice.proxy.quota_store.audit import QuotaAudit, QuotaChange, shown
 from sluice.proxy.quota_store.client_quotas import Alteration, QuotaApiError, Result, alter
 from sluice.proxy.quota_store.entities import key_of
@@ -99,6 +95,7 @@ class QuotaTopic:
         """of which the limits are: 16 bytes once it is known"""
         self.client: AIOKafkaClient | None = None
         """while it is connected"""
+        self._opened: AIOKafkaClient | None = None
         self.bad_records = 0
         """skipped since the start; never falls"""
         self._lines = RecordLines()
@@ -124,31 +121,42 @@ class QuotaTopic:
     async def run(self) -> None:
         """Follow the topic until cancelled, whatever happens to it."""
         pause_s = FIRST_PAUSE_S
-        while True:
-            try:
-                await self._follow()
-            except (KafkaError, OSError, TimeoutError, TopicRefused, ProtocolError) as error:
-                self._why_not = reason_of(error)
-            except Exception:
-                _log.exception("quota_topic_failed", topic=self._options.name)
-                self._why_not = "a fault of the proxy: see the log"
-            if self.is_followed:
-                self._following.clear()
-                pause_s = FIRST_PAUSE_S
-            _log.warning(
-                "quota_topic_lost", topic=self._options.name, reason=self._why_not, again_in_s=pause_s
-            )
-            await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+        try:
+            while True:
+                try:
+                    await self._follow()
+                except (KafkaError, OSError, TimeoutError, TopicRefused, ProtocolError) as error:
+                    self._why_not = reason_of(error)
+                except Exception:
+                    _log.exception("quota_topic_failed", topic=self._options.name)
+                    self._why_not = "a fault of the proxy: see the log"
+                if self.is_followed:
+                    self._following.clear()
+                    pause_s = FIRST_PAUSE_S
+                _log.warning(
+                    "quota_topic_lost", topic=self._options.name, reason=self._why_not, again_in_s=pause_s
+                )
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+        finally:
+            self._hang_up()
+
+    def _hang_up(self) -> None:
+        """The client of the last try ends. It stays between two tries: where the topic is refused, the
+        brokers are there all the same, and may be asked."""
+        if self._opened is not None:
+            spawn(stop(self._opened), "quota_topic_client_stop")
+        self._opened = self.client = None
 
     async def _follow(self) -> None:
         settings = await self._settings_work.run(self._access.settings)
-        client = AIOKafkaClient(**settings)
+        self._hang_up()
+        client = self._opened = AIOKafkaClient(**settings)
         consumer: AIOKafkaConsumer | None = None
         try:
             await client.bootstrap()
-            found = await ensure_topic(client, self._options)
             self.client = client
+            found = await ensure_topic(client, self._options)
             if found:
                 self._on_topic_id(found)
             consumer = AIOKafkaConsumer(**settings, **READS)
@@ -169,10 +177,11 @@ class QuotaTopic:
                     look_s = monotonic() + _LOOK_S
                     await check_same(client, reader, self._options.name, found)
         finally:
-            self._held_from = self.client = None
+            self._held_from = None
             self._producer.end()
             # Beside: with no broker there it may take its time, and has been seen not to end.
-            spawn(stop(consumer, client), "quota_topic_stop")
+            if consumer is not None:
+                spawn(stop(consumer), "quota_topic_stop")
 
     async def _read(self, reader: TopicReader, found: bytes = b"") -> None:
         """All that is there now; then it is in force as a whole. `found`: the topic's id."""

@@ -100,10 +100,8 @@ class IdDesk:
             await asyncio.sleep(_ASK_S)
 
 
-async def stop(consumer: AIOKafkaConsumer | None, client: AIOKafkaClient) -> None:
-    """End both; with no broker there it may take its time."""
-    for end in (None if consumer is None else consumer.stop, client.close):
-        if end is not None:
-            with suppress(KafkaError, OSError, TimeoutError):
-                async with asyncio.timeout(_STOP_S):
-                    await end()
+async def stop(which: AIOKafkaConsumer | AIOKafkaClient) -> None:
+    """End it; with no broker there it may take its time."""
+    with suppress(KafkaError, OSError, TimeoutError):
+        async with asyncio.timeout(_STOP_S):
+            await (which.stop() if isinstance(which, AIOKafkaConsumer) else which.close())

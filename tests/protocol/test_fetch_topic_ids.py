@@ -11,7 +11,7 @@ from sluice.protocol.apis import ApiKey, readable_versions
 from sluice.protocol.codec.codec import encode_frame
 from sluice.protocol.codec.wire import uuid_text
 from sluice.protocol.errors import MalformedFrame
-from sluice.protocol.fetch_topic_ids import FETCH_FIRST_TOPIC_ID, fetch_topic_ids
+from sluice.protocol.fetch_topic_ids import FETCH_FIRST_TOPIC_ID, deleted_topic_ids, fetch_topic_ids
 from sluice.protocol.headers import request_body
 from testkit.frames.frames import FETCH, SHARE_FETCH, request, sized
 from testkit.frames.message_values import random_frame
@@ -60,6 +60,47 @@ def test_among_topics_of_one_partition_each_one_may_be_otherwise(odd: int, parti
     topics: list[Any] = [{"topicId": each, "partitions": [PARTITION]} for each in ids]
     topics[odd]["partitions"] = partitions
     assert ids_of(request(FETCH, 18, {"topics": topics}), FETCH, 18) == ids
+
+
+def test_a_long_fetch_has_no_tags_in_its_topics() -> None:
+    ids = [uuid_text(bytes([number]) * 16) for number in range(1, 5)]
+    topics: list[Any] = [{"topicId": each, "partitions": [PARTITION] * 2_000} for each in ids]
+    assert ids_of(request(FETCH, 18, {"topics": topics}), FETCH, 18) == ids
+    topics[3]["partitions"] = [*topics[3]["partitions"], {**PARTITION, "highWatermark": 7}]
+    assert ids_of(request(FETCH, 18, {"topics": topics[3:]}), FETCH, 18) == ids[3:]
+    with pytest.raises(MalformedFrame, match="tagged fields"):
+        ids_of(request(FETCH, 18, {"topics": topics}), FETCH, 18)
+
+
+@pytest.mark.parametrize(("partitions", "batches"), [(20_000, 0), (199, 101)])
+def test_a_share_fetch_has_no_more_parts_than_are_walked_at_once(partitions: int, batches: int) -> None:
+    batch = bytes(16) + b"\1\0"
+    one = bytes(4) + bytes([batches + 1]) + batch * batches + b"\0"
+    whole = request(SHARE_FETCH, 2, {"memberId": "m", "topics": []})
+    assert whole.endswith(b"\1\1\0")
+
+    def named(count: int) -> bytes:
+        number = bytes([(count + 1) & 0x7F | 0x80, (count + 1) >> 7 & 0x7F | 0x80, (count + 1) >> 14])
+        return sized(whole[4:-3] + b"\2" + b"t" * 16 + number + one * count + b"\0" + whole[-2:])
+
+    assert ids_of(named(partitions - 5), SHARE_FETCH, 2) == [uuid_text(b"t" * 16)]
+    with pytest.raises(MalformedFrame, match="more than 20000"):
+        ids_of(named(partitions), SHARE_FETCH, 2)
+
+
+@pytest.mark.parametrize("unknown_tags", [False, True])
+def test_the_ids_by_which_topics_are_deleted_are_found(unknown_tags: bool) -> None:
+    by_id = 0
+    for seed in range(60):
+        value = random_frame("request", ApiKey.DELETE_TOPICS, 6, Random(seed), unknown_tags=unknown_tags)
+        buf = bytearray(sized(encode_frame("request", ApiKey.DELETE_TOPICS, 6, value)))
+        client_id_end = 14 + max(0, int.from_bytes(buf[12:14], "big", signed=True))
+        body = request_body(buf, client_id_end, len(buf), ApiKey.DELETE_TOPICS, 6)
+        topics: Any = value.body["topics"]
+        expected = [topic["topicId"] for topic in topics if topic["name"] is None]
+        by_id += len(expected)
+        assert [uuid_text(each) for each in deleted_topic_ids(buf, body, len(buf))] == expected
+    assert by_id
 
 
 @VERSIONS

@@ -19,6 +19,10 @@ _MOST_OWN: Final = 8
 _MOST_OTHERS: Final = 100_000
 _MOST_WANTED: Final = 1_000
 """Anybody can make ids up; of more the brokers are not asked until these have been."""
+_TWO_BYTES: Final = 128
+"""A varint from here on has two."""
+_LAST_OF_LONG: Final = range(0, 0x80, 0x10)
+"""the last byte of a varint that is longer than it need be; in a fifth byte Java drops all but four bits"""
 _NO_ID: Final = bytes(16)
 
 
@@ -26,14 +30,20 @@ class OwnTopic:
     """The topic that is guarded."""
 
     __slots__ = (
-        "_answers", "admins", "ask", "id_texts", "name", "name_bytes", "others", "own_ids", "topic_id",
-        "wanted",
+        "_answers", "admins", "ask", "id_texts", "name", "name_bytes", "name_forms", "others", "own_ids",
+        "topic_id", "wanted",
     )  # fmt: skip
 
     def __init__(self, name: str, admins: frozenset[str], topic_id: bytes = b"") -> None:
         """`topic_id`: 16 bytes, or empty as long as it is not known."""
         self.name: Final = name
         self.name_bytes: Final = name.encode()
+        size = len(self.name_bytes)
+        compact = size + 1 if size + 1 < _TWO_BYTES else (size + 1) // _TWO_BYTES
+        lengths = size.to_bytes(2, "big"), *(bytes([last]) for last in {compact, *_LAST_OF_LONG})
+        self.name_forms: Final = tuple(length + self.name_bytes for length in lengths)
+        """how its name stands in requests: behind its length, or the last byte of that. First as
+        versions before the compact ones have it"""
         self.admins = admins
         self.own_ids: tuple[bytes, ...] = ()
         """that it has, or had before it was made anew"""
@@ -58,10 +68,10 @@ class OwnTopic:
     def error_of(self, topic_id: bytes) -> int:
         """What is answered to who reads or writes by this id: 0, it is another topic's; TOPIC_AUTHORIZATION_
         FAILED; UNKNOWN_TOPIC_ID, nobody knows yet: clients then ask for Metadata, and try again."""
-        if topic_id in self.others:
-            return ErrorCode.NONE
         if topic_id in self.own_ids:
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if topic_id in self.others:
+            return ErrorCode.NONE
         if len(self.wanted) < _MOST_WANTED:
             self.wanted[topic_id] = None
             self.ask()
@@ -77,13 +87,15 @@ class OwnTopic:
             return
         if name == self.name:
             self._is_own(topic_id)
-        else:
+        elif topic_id not in self.own_ids:
             others = self.others
             if topic_id not in others and len(others) >= _MOST_OTHERS:
                 del others[next(iter(others))]
             others[topic_id] = None
 
     def _is_own(self, topic_id: bytes) -> None:
+        # It may have been taken for another's: the brokers' words on it are not of one moment.
+        self.others.pop(topic_id, None)
         if topic_id not in self.own_ids:
             self.own_ids = (*self.own_ids, topic_id)[-_MOST_OWN:]
             self.id_texts = tuple(uuid_text(each) for each in self.own_ids)

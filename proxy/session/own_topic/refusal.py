@@ -8,7 +8,7 @@ nothing new, for a consumer of many topics shall see which one it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from sluice.protocol.apis import FETCH, SHARE_FETCH, ApiKey, ErrorCode
@@ -17,8 +17,9 @@ from sluice.protocol.codec.wire import Struct, Value
 from sluice.protocol.fetch_topic_ids import FETCH_FIRST_TOPIC_ID
 from sluice.protocol.headers import SIZE_BYTES
 
-_BRAKE_MS: Final = 1_000
-"""A consumer fetches again at once, and each refusal costs a decoding; this asks it to wait."""
+BRAKE_MS: Final = 1_000
+"""A consumer fetches again at once, and each refusal costs a decoding; this asks it to wait, and has its
+connection wait."""
 _NAMING: Final = frozenset(
     {
         "name",
@@ -75,25 +76,24 @@ def refusal(
     return _sized(api_key, version, correlation_id, body)
 
 
-def asked_by_id(request: Any) -> Iterator[str]:
-    """The ids by which a decoded Fetch, ShareFetch or DeleteTopics names topics."""
-    for topic in request["topics"]:
-        if topic.get("name") is None:
-            yield topic["topicId"]
-
-
 def of_unknown(
     api_key: int, version: int, correlation_id: int, request: Any, topic_ids: Collection[str]
 ) -> bytes:
-    """The answer, size included, to a request that `asked_by_id` looked at: some of its topics, `topic_ids`,
-    are nobody's yet."""
+    """The answer, size included, to a Fetch or DeleteTopics (`request`: the decoded body) of which some
+    topics, `topic_ids`, are nobody's yet."""
     code = ErrorCode.UNKNOWN_TOPIC_ID
     if api_key == FETCH:
         body = _fetch(version, request, topic_ids, code)
-    elif api_key == SHARE_FETCH:
-        body = {"throttleTimeMs": _BRAKE_MS, "errorCode": code, "errorMessage": UNKNOWN_ID, "responses": []}
     else:
         body = _delete_topics(version, request, UNKNOWN_ID, code)
+    return _sized(api_key, version, correlation_id, body)
+
+
+def of_unknown_as_a_whole(api_key: int, version: int, correlation_id: int) -> bytes:
+    """The same to a Fetch or ShareFetch, without saying which topics are meant."""
+    body: Struct = {"throttleTimeMs": BRAKE_MS, "errorCode": ErrorCode.UNKNOWN_TOPIC_ID, "responses": []}
+    if api_key == SHARE_FETCH:
+        body["errorMessage"] = UNKNOWN_ID
     return _sized(api_key, version, correlation_id, body)
 
 
@@ -111,7 +111,7 @@ def _fetch(version: int, request: Any, refused: Collection[str], code: int) -> S
     if request.get("sessionEpoch", -1) > 0:
         # A client that loses its session asks for all its partitions anew, and is then told of each.
         return {
-            "throttleTimeMs": _BRAKE_MS,
+            "throttleTimeMs": BRAKE_MS,
             "errorCode": ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
             "responses": [],
         }
@@ -129,7 +129,7 @@ def _fetch(version: int, request: Any, refused: Collection[str], code: int) -> S
             for partition in topic["partitions"]
         ]
         responses.append({key: topic[key], "partitions": partitions})
-    return {"throttleTimeMs": _BRAKE_MS, "responses": responses}
+    return {"throttleTimeMs": BRAKE_MS, "responses": responses}
 
 
 def _list_offsets(request: Any, _message: str) -> Struct:

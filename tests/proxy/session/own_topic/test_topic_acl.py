@@ -249,7 +249,7 @@ def _rename(value: Any) -> bool:
 @pytest.mark.parametrize(
     "sent",
     [
-        request(3, 12, {"topics": [{"name": NAME}]}),
+        request(3, 12, {"topics": [{"name": NAME}], "allowAutoTopicCreation": False}),
         request(32, 4, {"resources": [{"resourceType": 2, "resourceName": NAME}]}),
         request(10, 4, {"keyType": 0, "coordinatorKeys": [NAME]}),
         request(11, 9, {"groupId": NAME, "sessionTimeoutMs": 10_000, "protocols": []}),

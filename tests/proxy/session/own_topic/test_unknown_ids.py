@@ -190,3 +190,22 @@ def test_while_its_id_is_not_known_nobody_writes_it() -> None:
     one.client_sends(produce_to([NAME], 12))
     one.client_sends(produce_to([ID_TEXT], 13, correlation_id=2))
     assert not one.to_broker
+
+
+def test_an_id_that_was_taken_for_anothers_is_its_own_once_it_is_known() -> None:
+    """Between two questions to the brokers our login had come to be allowed to describe it."""
+    for its_id_came_first in (False, True):
+        one = shell()
+        topic = one.shared.own_topic
+        assert topic is not None
+        if its_id_came_first:
+            topic.is_known_as(NEW)
+        topic.learn(NEW, "")
+        if not its_id_came_first:
+            assert topic.error_of(NEW) == 0
+            topic.is_known_as(NEW)
+        assert topic.error_of(NEW) == REFUSED
+        one.client_sends(produce_to([OTHER_TEXT, NEW_TEXT], 13))
+        one.advance(2_000)
+        one.client_sends(fetch_of([NEW_TEXT], 13))
+        assert not one.to_broker
