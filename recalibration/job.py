@@ -6,8 +6,8 @@
     OUT/peaks.json                              days far above the usual (state/peaks.py)
     OUT/plans/DATE-RUN/, OUT/LATEST             the plan (report/publish.py)
 
-The same date again gives the same plan: nothing in it depends on the order of files, nor on the clock but what
-is of a date to come; of earlier plans it takes anchors alone.
+The same date again gives the same plan: nothing in it depends on the order of files, nor on the clock but
+what is of a date to come; of earlier plans it takes anchors alone.
 """
 
 from __future__ import annotations

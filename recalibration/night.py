@@ -78,9 +78,7 @@ def _run(spark: SparkSession, night: Night, limits: QuotaLimits, job: JobSetting
         say(f"state of {night.day}: from {len(files.good)} file(s) of the {files.table}")
         today = datetime.now(UTC).date()
         for path in ahead_of(night.out, today):
-            say(
-                f"of a date to come, by a clock that was ahead: {path}; this night goes on from the newest such"
-            )
+            say(f"of a date to come, by a clock that was ahead: {path}; this night goes on from the newest")
         plan = make_plan(spark, store, night.day, limits, job, files, today)
         say(
             f"plan: {len(plan.entries)} limits, {sum(entry.is_change for entry in plan.entries)} to change,"
@@ -117,6 +115,6 @@ def _tidy_up(
         say(f"removed: {forgotten.dates} date(s) of the log, older than {job.keep_log_days} days")
     if forgotten.kept_for is not None:
         say(
-            f"nothing removed: before {night.day} the last date known is {forgotten.kept_for}; if the clock is"
-            f" right, old dates go again once {LEAP_DAYS} days of nights lie behind that gap"
+            f"nothing removed: before {night.day} the last date known is {forgotten.kept_for}; if the clock"
+            f" is right, old dates go again when nights have gone on for {LEAP_DAYS} days"
         )

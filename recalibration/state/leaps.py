@@ -1,4 +1,4 @@
-"""Whether a night's date lies weeks behind all that are known: then the clock may be wrong, or the nights paused.
+"""Whether a night's date lies weeks behind all that are known: the clock may be wrong, or nights have paused.
 
 By a clock that is a year ahead all that nights have left is too old to keep. So nothing is removed before
 dates on this side of such a leap make up four weeks: no clock stays wrong for so long without being seen.

@@ -45,8 +45,8 @@ class Remembered:
     is_newest: bool = True
     """no later date was run yet, up to today"""
     ahead: Sequence[str] = ()
-    """files of dates to come, the newest last, which `before` is then: a night by a clock that was ahead has set
-    the limits in force, whatever of its date there is"""
+    """files of dates to come, the newest last: `before` is that one, for a night by a clock that was ahead
+    has set the limits in force"""
 
 
 def ahead_of(out: str, today: date) -> list[str]:

@@ -34,7 +34,7 @@ _STAGING: Final = ".spark-staging-"
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """What was removed."""
+    """What a night has removed, or why it has removed nothing."""
 
     dates: int = 0
     """of the log"""

@@ -1,4 +1,4 @@
-"""A night run while the machine's clock was ahead: it leaves files of a date to come, and may remove nothing."""
+"""A night by a clock that was ahead: it leaves files of a date to come, and may remove nothing."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_it_is_named_until_a_night_has_gone_on_from_it(tmp_path: Path) -> None:
     assert [file.stem for file in sorted(tmp_path.rglob("*.json"))] == [str(after(n)) for n in (0, 1, 2)]
 
 
-# What is kept ------------------------------------------------------------------------------------------------
+# What is kept ----------------------------------------------------------------------------------------------
 
 
 def filled(folder: Path, days: range) -> tuple[Path, Path]:
