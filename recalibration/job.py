@@ -6,8 +6,8 @@
     OUT/peaks.json                              days far above the usual (state/peaks.py)
     OUT/plans/DATE-RUN/, OUT/LATEST             the plan (report/publish.py)
 
-The same date again gives the same plan: nothing in it depends on the clock or on the order of
-files; of earlier plans it takes anchors alone.
+The same date again gives the same plan: nothing in it depends on the order of files, nor on the clock but
+what is of a date to come; of earlier plans it takes anchors alone.
 """
 
 from __future__ import annotations
@@ -172,9 +172,18 @@ def _has_clients(rows: DataFrame) -> bool:
 
 
 def make_plan(
-    spark: SparkSession, store: StateStore, day: date, limits: QuotaLimits, job: JobSettings, files: LogFiles
+    spark: SparkSession,
+    store: StateStore,
+    day: date,
+    limits: QuotaLimits,
+    job: JobSettings,
+    files: LogFiles,
+    today: date = date.max,
 ) -> Plan:
-    """All entities that did something within the history and have a limit now."""
+    """All entities that did something within the history and have a limit now.
+
+    `today`: what a night of a later date left is of a clock that was ahead.
+    """
     # As far back as an entity may be old enough to be cut: a gap of weeks is no log that is new.
     far = max(SEEN_DAYS, job.policy.history_days)
     seen: dict[date, Mapping[str, Set[int]]] = {each: {} for each in store.dates(day, far)}
@@ -183,7 +192,7 @@ def make_plan(
     if store.tonight is not None:
         beating |= read_beats(store.tonight, day, 1)
     missing = missing_hours(seen, day, beating)
-    earlier, grants = remembered(store.root, day), grants_on(store.root, day)
+    earlier, grants = remembered(store.root, day, today), grants_on(store.root, day)
     policies = {kind: job.policy_of(kind) for kind in QuotaKind}
     entries = []
     tops: dict[tuple[str, str], float] = {}

@@ -17,6 +17,8 @@ from sluice.recalibration.log.compaction import compact
 from sluice.recalibration.log.reader import LogError, LogFolder
 from sluice.recalibration.policy.settings import JobSettings
 from sluice.recalibration.report.publish import write_plan
+from sluice.recalibration.state.leaps import LEAP_DAYS
+from sluice.recalibration.state.memory import ahead_of
 from sluice.recalibration.state.one_night import one_night
 from sluice.recalibration.state.places import check_places
 from sluice.recalibration.state.retention import forget
@@ -74,7 +76,10 @@ def _run(spark: SparkSession, night: Night, limits: QuotaLimits, job: JobSetting
         if files.copies:
             say(f"counted once: {len(files.copies)} file(s) that are copies, the first {files.copies[0]}")
         say(f"state of {night.day}: from {len(files.good)} file(s) of the {files.table}")
-        plan = make_plan(spark, store, night.day, limits, job, files)
+        today = datetime.now(UTC).date()
+        for path in ahead_of(night.out, today):
+            say(f"of a date to come, by a clock that was ahead: {path}; this night goes on from the newest")
+        plan = make_plan(spark, store, night.day, limits, job, files, today)
         say(
             f"plan: {len(plan.entries)} limits, {sum(entry.is_change for entry in plan.entries)} to change,"
             f" {sum(entry.needs_review for entry in plan.entries)} to review;"
@@ -106,5 +111,10 @@ def _tidy_up(
                 f" removed, the first {done.left[0]}"
             )
     forgotten = forget(night.out, night.logs, night.day, job)
-    if forgotten:
-        say(f"removed: {forgotten} date(s) of the log, older than {job.keep_log_days} days")
+    if forgotten.dates:
+        say(f"removed: {forgotten.dates} date(s) of the log, older than {job.keep_log_days} days")
+    if forgotten.kept_for is not None:
+        say(
+            f"nothing removed: before {night.day} the last date known is {forgotten.kept_for}; if the clock"
+            f" is right, old dates go again when nights have gone on for {LEAP_DAYS} days"
+        )

@@ -16,7 +16,9 @@ from sluice.quotas.files.quota_file import parse_quotas
 from sluice.quotas.limits.limits import QuotaLimits
 
 MAX_QUOTAS_BYTES: Final = 64 * 1024 * 1024
-"""more than 500,000 entities"""
+"""of a quota file: more than 500,000 entities"""
+MAX_PLAN_BYTES: Final = 8 * MAX_QUOTAS_BYTES
+"""a plan tells some 530 bytes of a limit: a million of those that are listed"""
 MAX_SMALL_BYTES: Final = 1024 * 1024
 """configuration, credentials, certificates: what people write by hand"""
 
@@ -61,15 +63,15 @@ def text_of(data: bytes, source: str) -> str:
         raise ConfigError([Problem("not UTF-8", source=source, line=line)]) from None
 
 
-def read_given(file: Path, what: str) -> str:
+def read_given(file: Path, what: str, max_bytes: int = MAX_QUOTAS_BYTES) -> str:
     """As read_text, for a command that a person waits for: a pipe (`<(…)`, /dev/stdin) will do as well."""
     try:
         with file.open("rb") as opened:
             is_regular = stat.S_ISREG(os.fstat(opened.fileno()).st_mode)
-            piped = None if is_regular else opened.read(MAX_QUOTAS_BYTES)
+            piped = None if is_regular else opened.read(max_bytes)
     except OSError:
         piped = None
-    return read_text(file, what) if piped is None else text_of(piped, str(file))
+    return read_text(file, what, max_bytes) if piped is None else text_of(piped, str(file))
 
 
 def load_quotas(file: Path) -> QuotaLimits:

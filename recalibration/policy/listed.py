@@ -17,7 +17,7 @@ def parted(entries: Sequence[PlanEntry]) -> tuple[list[PlanEntry], list[PlanEntr
 
     Counted are limits by a default that anybody makes up names for, of which nothing is to be done, and all
     but the largest of those that wait for a review: they would make the file larger than `sluice quotas
-    apply` reads.
+    apply` reads, some million limits. All others are listed, as many as there are.
     """
     made_up = [one for one in entries if one.origin is LimitOrigin.ANYBODY and not one.is_change]
     waiting = sorted((one for one in made_up if one.needs_review), key=lambda one: -one.up_to)

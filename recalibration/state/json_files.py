@@ -43,5 +43,5 @@ def read_json(
         why = str(error) or type(error).__name__
         raise OSError(
             f"{place.scheme}{path}: is damaged, or not what a night wrote ({type(error).__name__}: {why}); "
-            "put it back from a backup, or remove it: what it remembers is lost then"
+            "put it back from the newest backup, or remove it: what it remembers is lost then"
         ) from None

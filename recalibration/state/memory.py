@@ -2,15 +2,17 @@
 
 OUT/standing/DATE.json   each night's: {key: {entity: [anchor, current, proposed]}}; a night reads the newest
                          that is older than its own date, so that a date run again gives the same plan, and
-                         its own of before: by that it knows limits that it has set itself
+                         its own of before: by that it knows limits that it has set itself. What a night by a
+                         clock that was ahead has left counts as the newest until one by the right date has
+                         gone on from it, and as that of the date before from then on
 OUT/grants.json          `sluice quotas apply` writes it
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, timedelta
 from typing import Any, Final, TypeAlias
 
 from sluice.quotas.entity_key import LimitOrigin, in_force, origin_of
@@ -22,7 +24,7 @@ from sluice.recalibration.log.reader import LogFolder
 from sluice.recalibration.policy.plan import PlanEntry
 from sluice.recalibration.policy.standing import Standing
 from sluice.recalibration.state.json_files import read_json, write_json
-from sluice.recalibration.state.store import dates_in
+from sluice.recalibration.state.store import json_dates_in
 
 _STANDING: Final = "standing"
 _GRANTS: Final = "grants.json"
@@ -41,18 +43,29 @@ class Remembered:
     again: Standings = field(default_factory=dict)
     """this date's own, when it was run before"""
     is_newest: bool = True
-    """no later date was run yet"""
+    """no later date was run yet, up to today"""
+    ahead: Sequence[str] = ()
+    """files of dates to come, the newest last: `before` is that one, for a night by a clock that was ahead
+    has set the limits in force"""
 
 
-def remembered(out: str, day: date) -> Remembered:
+def ahead_of(out: str, today: date) -> list[str]:
+    """The files of nights that are later than today, in order. Raises OSError."""
+    place = LogFolder.of(out)
+    return [f"{place.scheme}{path}" for path, day in json_dates_in(place, _STANDING) if day > today]
+
+
+def remembered(out: str, day: date, today: date = date.max) -> Remembered:
     """Read what the night of `day` must know of earlier ones. Raises OSError."""
     place = LogFolder.of(out)
-    there = dates_in(place, _STANDING)
+    there = json_dates_in(place, _STANDING)
     if not there:
         return Remembered()
     newest, newest_day = there[-1]
     if newest_day > day:
-        return Remembered(_standings(place, newest), is_newest=False)
+        ahead = [path for path, its in there if its > max(day, today)]
+        is_newest = all(its <= day for path, its in there if path not in ahead)
+        return Remembered(_standings(place, newest), is_newest=is_newest, ahead=ahead)
     older = [path for path, its in there if its < day]
     return Remembered(
         _standings(place, older[-1]) if older else {}, _standings(place, newest) if newest_day == day else {}
@@ -95,7 +108,13 @@ def write_standings(
     for (key, entity), one in kept.items():
         content.setdefault(key, {})[entity] = one.numbers
     place = LogFolder.of(out)
-    write_json(place, f"{place.root.rstrip('/')}/{_STANDING}/{day}.json", content)
+    folder = f"{place.root.rstrip('/')}/{_STANDING}"
+    write_json(place, f"{folder}/{day}.json", content)
+    if known.ahead:  # when their dates have come they would be the newest once more
+        *others, newest = known.ahead
+        place.filesystem.move(newest, f"{folder}/{day - timedelta(days=1)}.json")
+        for path in others:
+            place.filesystem.delete_file(path)
 
 
 def grants_on(out: str, day: date) -> dict[_Limit, float]:

@@ -25,6 +25,7 @@ from sluice.recalibration.log.reader import LogFolder
 from sluice.recalibration.policy.plan import PlanEntry
 from sluice.recalibration.policy.seasons import PEAK_FACTOR, Peak, peaks_of
 from sluice.recalibration.state.json_files import read_json, write_json
+from sluice.recalibration.state.leaps import leap_before
 from sluice.recalibration.state.measures import MEASURES
 from sluice.recalibration.state.windows import entity_id
 from sluice.usage.access_record import WINDOW_MS
@@ -91,16 +92,16 @@ def read_peaks(out: str, latest: date, days: int) -> Peaks:
 
 
 def write_peaks(out: str, day: date, peaks: Mapping[_Limit, list[Peak]], days: int) -> None:
-    """Those of one date; what is older than `days` is forgotten. Raises OSError."""
+    """Those of one date; what is older than `days` is forgotten, but not while the date lies weeks behind all
+    others (leaps.py). Raises OSError."""
     place = LogFolder.of(out)
     own: dict[str, dict[str, list[Any]]] = {}
     for (key, entity), its in peaks.items():
         own.setdefault(key, {})[entity] = [astuple(peak) for peak in its]
-    kept = {
-        text: its
-        for text, its in (_content(place) | {day.isoformat(): own}).items()
-        if date.fromisoformat(text) > day - timedelta(days=days)
-    }
+    kept = _content(place) | {day.isoformat(): own}
+    if leap_before(map(date.fromisoformat, kept), day) is None:
+        first = day - timedelta(days=days)
+        kept = {text: its for text, its in kept.items() if date.fromisoformat(text) > first}
     write_json(place, _path(place), dict(sorted(kept.items())))
 
 

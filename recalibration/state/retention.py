@@ -9,12 +9,14 @@ What Spark was writing when a night was killed (OUT/windows/.spark-staging-…) 
 can be at work: in an object store one may be.
 
 Of the log only dates go of which there is a state: what no night has read is kept. Plans are kept: they are
-small, and tell who was given what.
+small, and tell who was given what. And what is only called like a date is not ours. While the night's date
+lies weeks behind all others (leaps.py), nothing goes.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Final
 
@@ -22,30 +24,46 @@ from pyarrow import fs
 
 from sluice.recalibration.log.reader import LogFolder
 from sluice.recalibration.policy.settings import JobSettings
-from sluice.recalibration.state.store import STATE, WINDOWS, dates_in, partitions
+from sluice.recalibration.state.leaps import leap_before
+from sluice.recalibration.state.store import STATE, WINDOWS, dates_in, json_dates_in, partitions
 from sluice.usage.access_record import TABLES
 
 _JSON: Final = ("standing", "beats")
 _STAGING: Final = ".spark-staging-"
 
 
-def forget(out: str, logs: str, latest: date, job: JobSettings) -> int:
-    """How many dates of the log were removed. `latest`: the night's date. Raises OSError.
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """What a night has removed, or why it has removed nothing."""
+
+    dates: int = 0
+    """of the log"""
+    kept_for: date | None = None
+    """nothing was: this is the last date known, weeks before the night's"""
+
+
+def forget(out: str, logs: str, latest: date, job: JobSettings) -> Forgotten:
+    """Remove what is too old. `latest`: the night's date. Raises OSError.
 
     A date run again for late files finds what it read: nothing is removed that it would read.
     """
     place = LogFolder.of(out)
+    if not place.scheme:
+        _forget_staging(place)
+    known = leap_before(partitions(place, STATE), latest)
+    if known is not None:
+        return Forgotten(kept_for=known)
     kept = max(job.keep_state_days, job.policy.history_days)
     _forget_dates(place, WINDOWS, latest - timedelta(days=job.policy.history_days))
     removed = 0 if job.keep_log_days is None else _forget_log(place, logs, latest, job.keep_log_days)
     _forget_dates(place, STATE, latest - timedelta(days=kept))
     for folder in _JSON:
-        for path, day in dates_in(place, folder):
+        for path, day in json_dates_in(place, folder):
             if day <= latest - timedelta(days=kept):
-                place.filesystem.delete_file(path)
-    if not place.scheme:
-        _forget_staging(place)
-    return removed
+                (info,) = place.filesystem.get_file_info([path])
+                if info.is_file:
+                    place.filesystem.delete_file(path)
+    return Forgotten(removed)
 
 
 def _forget_log(place: LogFolder, logs: str, latest: date, days: int) -> int:

@@ -210,15 +210,29 @@ def _sorted(column: str, name: str) -> SparkColumn:
     return f.sort_array(f.collect_list(column)).alias(name)
 
 
-def dates_in(place: LogFolder, folder: str) -> list[tuple[str, date]]:
-    """(path, date) of what is called `date=DATE` or `DATE.json` there, in order."""
+def dates_in(place: LogFolder, table: str) -> list[tuple[str, date]]:
+    """(path, date) of the folders called `date=DATE` there, in order; all else is not ours."""
+    return [
+        (info.path, day)
+        for info, day in _dated(place, table, "date=", "")
+        if info.type is fs.FileType.Directory
+    ]
+
+
+def json_dates_in(place: LogFolder, folder: str) -> list[tuple[str, date]]:
+    """Likewise of what is called `DATE.json`, a folder too: who reads it says that it is in the way."""
+    return [(info.path, day) for info, day in _dated(place, folder, "", ".json")]
+
+
+def _dated(place: LogFolder, folder: str, begin: str, end: str) -> list[tuple[fs.FileInfo, date]]:
     found = []
     selector = fs.FileSelector(f"{place.root.rstrip('/')}/{folder}", allow_not_found=True)
     for info in place.filesystem.get_file_info(selector):
-        name = info.base_name.removeprefix("date=").removesuffix(".json")
-        with suppress(ValueError):  # not ours
-            found.append((info.path, _date_of(name)))
-    return sorted(found)
+        name = info.base_name
+        if name.startswith(begin) and name.endswith(end):
+            with suppress(ValueError):
+                found.append((info, _date_of(name[len(begin) : len(name) - len(end)])))
+    return sorted(found, key=lambda one: one[1])
 
 
 def _date_of(text: str) -> date:

@@ -20,7 +20,7 @@ from sluice.proxy.session.arrivals import AHEAD_BYTES
 from sluice.proxy.session.delays import LEAST_PATIENCE_S
 from sluice.proxy.session.in_flight import MAX_IN_FLIGHT
 from sluice.proxy.session.request_time import IN_FLIGHT_IN_DEBT, IN_FLIGHT_WITHIN_QUOTA
-from sluice.quotas.files.load import MAX_QUOTAS_BYTES, MAX_SMALL_BYTES
+from sluice.quotas.files.load import MAX_PLAN_BYTES, MAX_QUOTAS_BYTES, MAX_SMALL_BYTES
 from testkit.repository.docs_tables import rows_below
 
 UNITS = {"KiB": 1024, "MiB": 1024 * 1024}
@@ -81,6 +81,7 @@ def test_at_least_this_much_is_compared() -> None:
         ("clients of one broker that are dialled for at a time", [MAX_DIALS]),
         ("… shortest patience that is believed", [LEAST_PATIENCE_S]),
         ("quota file", [MAX_QUOTAS_BYTES]),
+        ("a plan's `plan.json`", [MAX_PLAN_BYTES]),
         ("configuration, credentials, certificates", [MAX_SMALL_BYTES]),
         ("one look at a file", [LIMIT_S]),
         ("rows of a list that the status page can page through", [MAX_LISTED]),

@@ -274,3 +274,22 @@ def test_a_file_that_a_night_has_named_is_there_for_the_next(
     assert [list(plan.files.damaged) for plan in plans] == [[str(file)]] * 2
     assert plans[0].entries == plans[1].entries
     assert len(list(logs.rglob("compacted-*.parquet"))) == 1
+
+
+def test_what_a_clock_that_was_ahead_has_left_is_told_by_one_night(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    logs, out = tmp_path / "logs", tmp_path / "out"
+    write(logs, traffic(DAY))
+    long_ago = out / "state" / f"date={DAY - timedelta(days=40)}"
+    long_ago.mkdir(parents=True)
+    (long_ago / "part-idle.parquet").touch()
+    (out / "standing").mkdir()
+    (out / "standing" / "2999-01-01.json").write_text("{}")
+    told: list[str] = []
+    for _ in range(2):
+        run_night(spark, Night(str(logs), str(out), DAY), LIMITS, JOB, told.append)
+    assert sum(f"ahead: {out}/standing/2999-01-01.json; " in line for line in told) == 1
+    nothing = [line for line in told if f"nothing removed: before {DAY} the last date known is" in line]
+    assert len(nothing) == 2
+    assert long_ago.exists()

@@ -35,7 +35,7 @@ from sluice.proxy.cli.quotas.edit import Whom, number
 from sluice.proxy.cli.quotas.listing import Difference, Listing, described, differences
 from sluice.proxy.cli.quotas.places import Place, QuotaFilePlace
 from sluice.quotas.files.config_error import ConfigError, Problem
-from sluice.quotas.files.load import read_bytes, read_given, read_text
+from sluice.quotas.files.load import MAX_PLAN_BYTES, read_bytes, read_given, read_text
 
 PLAN_NAME: Final = "plan.json"
 _LATEST: Final = "LATEST"
@@ -76,7 +76,7 @@ def plan_file_of(path: Path) -> Path | None:
             message = f"has no {PLAN_NAME}; name a plan's folder, or the job's --out"
             raise ConfigError([Problem(message, source=str(folder))])
         return file
-    if path.name == PLAN_NAME or (path.is_file() and is_plan(read_text(path, "given"))):
+    if path.name == PLAN_NAME or (path.is_file() and is_plan(read_text(path, "given", MAX_PLAN_BYTES))):
         return path
     return None
 
@@ -100,7 +100,7 @@ def _newest_run(latest: Path) -> str | None:
 
 def read_plan(file: Path) -> PlanFile:
     """Read a plan from its file. Raises ConfigError."""
-    return parse_plan(read_given(file, "plan"), str(file))
+    return parse_plan(read_given(file, "plan", MAX_PLAN_BYTES), str(file))
 
 
 def apply_plan(

@@ -61,11 +61,13 @@ def _cuts_from(folder: Path, place: str, first: date, last: date) -> dict[str, f
 
 
 def add_cuts(folder: Path, place: str, today: date, cuts: Mapping[str, float]) -> None:
-    """Before they are made; what is older than a week is forgotten. Raises ConfigError."""
+    """Before they are made; what is older than a week, and was so to those before, is forgotten: a clock that
+    is ahead for a night forgets nothing. Raises ConfigError."""
     own = _cuts(folder, place)
     for key, amount in cuts.items():
-        kept = [(day, its) for day, its in own.get(key, ()) if day > today - WEEK]
-        own[key] = [*kept, (today, amount)]
+        booked = own.get(key, [])
+        last = min(today, max((day for day, _ in booked), default=today))
+        own[key] = [*((day, its) for day, its in booked if day > last - WEEK), (today, amount)]
     _write_cuts(folder, place, own)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -34,7 +35,7 @@ def ages_in(folder: Path) -> set[int]:
 
 def test_each_is_kept_for_its_time_and_the_log_for_ever_unless_it_is_said(tmp_path: Path) -> None:
     out, logs = filled(tmp_path, range(100))
-    assert forget(str(out), str(logs), DAY, JOB) == 0
+    assert forget(str(out), str(logs), DAY, JOB).dates == 0
     assert ages_in(out / "windows") == set(range(28))
     for kept in (out / "state", out / "standing", out / "beats"):
         assert ages_in(kept) == set(range(60)), kept
@@ -47,7 +48,7 @@ def test_of_the_log_only_what_a_night_has_read_is_removed(tmp_path: Path) -> Non
         for age in (33, 35):
             path = next((out / table).glob(f"*{DAY - timedelta(days=age)}*"))
             path.rename(path.with_name("elsewhere" + str(age)))
-    assert forget(str(out), str(logs), DAY, replace(JOB, keep_log_days=30)) == 8
+    assert forget(str(out), str(logs), DAY, replace(JOB, keep_log_days=30)).dates == 8
     for table in ("rollup", "requests"):
         assert ages_in(logs / table) == {*range(30), 33, 35}
     assert (logs / "rollup" / "notes.txt").exists()
@@ -72,3 +73,29 @@ def test_what_a_killed_night_was_writing_is_removed_with_all_that_is_in_it(tmp_p
         assert sorted(path.name for path in (out / table).iterdir()) == [
             f"date={DAY - timedelta(days=1)}", f"date={DAY}"
         ]  # fmt: skip
+
+
+def test_what_is_only_called_like_a_date_is_left(tmp_path: Path) -> None:
+    """A copy that was renamed so that no reader takes it was removed, and a file ended each night."""
+    out, logs = filled(tmp_path, range(100))
+    old, older = (DAY - timedelta(days=age) for age in (95, 99))
+    folders = [logs / "rollup" / str(old), *(out / table / str(old) for table in ("windows", "state"))]
+    folders += [out / "windows" / f"{old}.json", out / "standing" / f"date={old}", out / "beats" / str(old)]
+    for folder in folders:
+        folder.mkdir()
+    files = [
+        logs / "requests" / f"{old}.json",
+        logs / "requests" / f"date={old}.json",
+        out / "standing" / str(old),
+    ]
+    for table in (logs / "rollup", out / "windows", out / "state"):
+        shutil.rmtree(table / f"date={older}")
+        files.append(table / f"date={older}")
+    (out / "beats" / f"{older}.json").unlink()
+    (out / "beats" / f"{older}.json").mkdir()
+    for file in files:
+        file.write_text("a person's")
+    assert forget(str(out), str(logs), DAY, replace(JOB, keep_log_days=90)).dates == 9
+    assert [file for file in files if not file.is_file()] == []
+    assert [folder for folder in folders if not folder.is_dir()] == []
+    assert (out / "beats" / f"{older}.json").is_dir()

@@ -12,6 +12,7 @@ import pytest
 from sluice.proxy.cli.plan.apply import apply_plan, apply_unattended, plan_file_of, read_plan, roll_back
 from sluice.proxy.cli.plan.choice import Reviews
 from sluice.quotas.files.config_error import ConfigError
+from sluice.quotas.files.load import MAX_PLAN_BYTES, MAX_QUOTAS_BYTES
 from tests.proxy.cli.plan.test_hostile import TODAY
 from tests.proxy.cli.plan.test_nightly import DAY, KEY, limits_of, of, plan, quotas
 
@@ -136,4 +137,22 @@ def test_a_plan_with_what_no_night_writes_is_no_whole_plan(text: str, tmp_path: 
     document = json.loads(file.read_text())
     file.write_text(json.dumps(document | {"more": "HERE"}).replace('"HERE"', text))
     with pytest.raises(ConfigError, match=r"plan.json: is no whole plan: .*; run the night again"):
+        read_plan(file)
+
+
+@pytest.mark.parametrize("name", ["plan.json", "kept-elsewhere.json"])
+def test_a_plan_of_more_bytes_than_a_quota_file_may_have_is_read(name: str, tmp_path: Path) -> None:
+    """127,000 limits of users' own, of a quota file of 7 MiB, were a plan that nothing could apply."""
+    file = plan(tmp_path, DAY, [of("alice", 800, 1_000)])
+    file = file.rename(file.with_name(name))
+    with file.open("a") as opened:
+        opened.write("\n" * MAX_QUOTAS_BYTES)
+    assert plan_file_of(file) == file
+    assert len(read_plan(file).limits) == 1
+
+
+def test_a_plan_of_too_many_bytes_is_refused(tmp_path: Path) -> None:
+    file = plan(tmp_path, DAY, [of("alice", 800, 1_000)])
+    os.truncate(file, MAX_PLAN_BYTES + 1)
+    with pytest.raises(ConfigError, match="has more than 536,870,912 bytes"):
         read_plan(file)

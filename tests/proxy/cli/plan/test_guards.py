@@ -10,7 +10,7 @@ import pytest
 
 from sluice.proxy.cli.plan.apply import apply_plan, apply_unattended, read_plan
 from sluice.proxy.cli.plan.choice import Bounds, PlanRefused
-from sluice.proxy.cli.plan.ledger import cuts_of_week
+from sluice.proxy.cli.plan.ledger import add_cuts, cuts_of_week
 from tests.proxy.cli.plan.test_nightly import DAY, KEY, limits_of, of, plan, quotas
 
 TODAY = DAY + timedelta(days=1)
@@ -113,3 +113,13 @@ def test_cuts_that_were_booked_by_another_measure_freeze_no_night(tmp_path: Path
     ledger.write_text(json.dumps({str(place.file): {KEY: [[DAY.isoformat(), 0.07 * 2**63]]}}))
     apply_unattended(found, place, today=TODAY)
     assert 20_000 - sum(limits_of(place).values()) == 714
+
+
+def test_a_clock_that_is_ahead_for_a_night_leaves_the_weeks_cuts_on_record(tmp_path: Path) -> None:
+    """They were forgotten, and the week began anew when the clock was right again."""
+    for age in (9, 3, 1):
+        add_cuts(tmp_path, "here", TODAY - timedelta(days=age), {KEY: 100.0})
+    add_cuts(tmp_path, "here", TODAY + timedelta(days=40), {KEY: 5.0})
+    add_cuts(tmp_path, "here", TODAY, {KEY: 10.0})
+    assert cuts_of_week(tmp_path, "here", TODAY) == {KEY: 210.0}
+    assert len(json.loads((tmp_path / "unattended.json").read_text())["here"][KEY]) == 4
