@@ -21,7 +21,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from sluice.quotas.kinds import QuotaKind
 from sluice.usage.access_record import WINDOW_MS, Columns
-from sluice.usage.flow import AccessFlow, Place
+from sluice.usage.flow import PRODUCE_CLASS, REFUSED, AccessFlow, Place
 from sluice.usage.index import OTHER, AccessIndex, Dropped
 from sluice.usage.records import (
     ASK,
@@ -225,10 +225,12 @@ class Rollup:
         unsigned, doubles = struct.Struct(f"{count}I").pack, struct.Struct(f"{count}d").pack
         is_any_marked = False
         numbers = [flow.number for flow in flows]
+        passed_bytes: Sequence[int] = request_bytes
         try:
             packed_numbers = unsigned(*numbers)
         except struct.error:  # some flow must be asked: its number is below 0
-            is_any_marked = self._ask(records, numbers)
+            passed_bytes = list(request_bytes)
+            is_any_marked = self._ask(records, numbers, passed_bytes)
             packed_numbers = unsigned(*numbers)
         packed_held_ms = packed_throttle_ms = b""
         if any(throttle_ms):  # it is held_ms at least
@@ -240,7 +242,7 @@ class Rollup:
                 record for record in records if record[4] > 0.0 or record[3] >= slow_ms or _why(record[0])
             ]
         self._chunks.append(Chunk(
-            self._second, count, packed_numbers, unsigned(*request_bytes), unsigned(*response_bytes),
+            self._second, count, packed_numbers, unsigned(*passed_bytes), unsigned(*response_bytes),
             doubles(*upstream_ms), packed_held_ms, packed_throttle_ms,
         ))  # fmt: skip
 
@@ -274,8 +276,9 @@ class Rollup:
 
     # Within ------------------------------------------------------------------------------------------------
 
-    def _ask(self, records: Sequence[RequestRecord], numbers: list[int]) -> bool:
-        """For the numbers that are not there. Does any of these flows say why?"""
+    def _ask(self, records: Sequence[RequestRecord], numbers: list[int], passed_bytes: list[int]) -> bool:
+        """For the numbers that are not there. Does any of these flows say why? Of a Produce that was refused
+        no byte has passed."""
         does_any = False
         row = -1
         for _ in range(numbers.count(ASK)):
@@ -284,6 +287,8 @@ class Rollup:
             assert isinstance(flow, AccessFlow)
             numbers[row] = self._index.number(flow, api_key, version)
             does_any = does_any or bool(flow.why)  # one that does is asked each time
+            if flow.why == REFUSED and flow.api_class == PRODUCE_CLASS:
+                passed_bytes[row] = 0
         return does_any
 
     def _others_of(self, flow: AccessFlow) -> dict[str, float]:

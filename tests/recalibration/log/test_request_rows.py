@@ -102,3 +102,14 @@ def test_who_was_refused_for_producer_ids_was_not_for_bytes(spark: SparkSession,
     rows, _ = read_log(spark, str(tmp_path), DAY, skip_damaged=False)
     found = windows_of(rows, LIMITS, DAY).rows.orderBy("window").collect()
     assert [one.offered is not None for one in found] == [False, True]
+
+
+def test_of_a_produce_that_was_refused_no_byte_has_passed(spark: SparkSession, tmp_path: Path) -> None:
+    write_requests(tmp_path, [
+        request(0, request_bytes=300),
+        request(1, request_bytes=9_000, why="refused", rule="user", held_ms=8.0, throttle_ms=8.0),
+        request(2, request_bytes=70, why="refused", api_key=25),
+    ])  # fmt: skip
+    requests = read_table(spark, find_files(str(tmp_path), DAY, REQUESTS), skip_damaged=False)
+    found = grouped(as_rollup(requests)).orderBy("api_class").collect()
+    assert [(each.requests, each.request_bytes, each.refusals) for each in found] == [(1, 70, 1), (2, 300, 1)]
