@@ -52,7 +52,12 @@ REQUEST_THROTTLE_MS: Final = "request_throttle_ms"
 Limits: TypeAlias = tuple[float | None, ...]
 """in force, in the order of LIMIT_KEYS"""
 
-_SECONDS: Final = WINDOW_MS // 1000
+_NUDGE_MS: Final = WINDOW_MS / 100
+"""by so much at most a window is longer or shorter, for windows to begin at multiples of 10 s again"""
+_MOST_AHEAD_MS: Final = 600_000
+"""of the wall clock; one that is set back further was wrong before"""
+_SECONDS: Final = WINDOW_MS // 1000 + 1
+"""the last one has `_NUDGE_MS`"""
 _EVENT_COLUMNS: Final = {
     EventKind.HOLD: HOLDS,
     EventKind.MUTE: MUTES,
@@ -162,12 +167,13 @@ class Rollup:
         self.ended: deque[int] = deque()
         """begins of windows that are over, of empty ones too: Unix ms"""
         self._addresses_folded = 0
-        self._begin(int(unix_ms // WINDOW_MS), unix_ms - now_ms)
+        window = int(unix_ms // WINDOW_MS)
+        self._begin(window, window * WINDOW_MS - (unix_ms - now_ms), WINDOW_MS)
 
-    def _begin(self, window: int, offset_ms: float) -> None:
+    def _begin(self, window: int, begun_ms: float, lasts_ms: float) -> None:
         self._start_unix_ms = window * WINDOW_MS
-        self._begun_ms = self._start_unix_ms - offset_ms
-        self.ends_ms = self._begun_ms + WINDOW_MS
+        self._begun_ms = begun_ms
+        self.ends_ms = begun_ms + lasts_ms
         """when the window is over, on the monotonic clock"""
         self._second = 0
         self._chunks: list[Chunk] = []
@@ -182,7 +188,9 @@ class Rollup:
     def close(self, offset_ms: float) -> None:
         """The window is over, and the next begins. `offset_ms`: Unix time less monotonic time, now.
 
-        A wall clock that was set by less than half a window neither repeats a window nor leaves one out.
+        It begins where this one ends, and lasts as long, whatever the wall clock was set to: else it would
+        have the bytes of more than its time. Where the clock was set back, the next number is the next all the
+        same, and windows get longer until it has caught up; it is followed if it was set back very far.
         """
         if self._chunks or self._others:
             self._addresses.clear()  # their numbers go with this window
@@ -191,7 +199,11 @@ class Rollup:
                 self._index.next_window(), self._limits_now(), self._max_keys,
             ))  # fmt: skip
         self.ended.append(self._start_unix_ms)
-        self._begin(round((self.ends_ms + offset_ms) / WINDOW_MS), offset_ms)
+        unix_ms = self.ends_ms + offset_ms
+        after_ms = self._start_unix_ms + WINDOW_MS
+        window = round((after_ms if 0.0 < after_ms - unix_ms <= _MOST_AHEAD_MS else unix_ms) / WINDOW_MS)
+        ahead_ms = window * WINDOW_MS - unix_ms
+        self._begin(window, self.ends_ms, WINDOW_MS + max(-_NUDGE_MS, min(ahead_ms, _NUDGE_MS)))
 
     # What is added up; all of the window, or before ---------------------------------------------------------
 
