@@ -189,8 +189,8 @@ class Rollup:
         """The window is over, and the next begins. `offset_ms`: Unix time less monotonic time, now.
 
         It begins where this one ends, and lasts as long, whatever the wall clock was set to: else it would
-        have the bytes of more than its time. Where the clock was set back, the next number is the next all the
-        same, and windows get longer until it has caught up; it is followed if it was set back very far.
+        have the bytes of more than its time. Where the clock was set back, the next number is the next all
+        the same, and windows get longer until it has caught up; set back very far, it is followed.
         """
         if self._chunks or self._others:
             self._addresses.clear()  # their numbers go with this window

@@ -98,7 +98,8 @@ def test_a_roll_up_is_preferred(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_who_was_refused_for_producer_ids_was_not_for_bytes(spark: SparkSession, tmp_path: Path) -> None:
     refused = {"why": "refused", "request_bytes": 500, "held_ms": 90.0, "throttle_ms": 90.0}
-    write_requests(tmp_path, [request(0, **refused), request(10_000, **refused, rule="user")])
+    passed = [request(at_ms, request_bytes=10) for at_ms in (1, 10_001)]
+    write_requests(tmp_path, [request(0, **refused), request(10_000, **refused, rule="user"), *passed])
     rows, _ = read_log(spark, str(tmp_path), DAY, skip_damaged=False)
     found = windows_of(rows, LIMITS, DAY).rows.orderBy("window").collect()
     assert [one.offered is not None for one in found] == [False, True]
