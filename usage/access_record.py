@@ -116,7 +116,11 @@ ROLLUP_COLUMNS: Final = (
         "request names several or none (a Fetch of a session: where the session has)",
     ),
     Column("requests", _L, "finished in this window"),
-    Column("request_bytes", _L, "bytes on the wire, sizes included"),
+    Column(
+        "request_bytes",
+        _L,
+        "bytes on the wire, sizes included; of a Produce that a quota refused 0, for it did not go on",
+    ),
     Column("response_bytes", _L, "bytes on the wire, sizes included"),
     Column(
         "upstream_ms",
@@ -158,7 +162,8 @@ ROLLUP_COLUMNS: Final = (
         _L,
         "bytes, requests and answers, in the busiest second that the bucket of the row's byte rate had in "
         "the window at this proxy (producer_byte_rate of class produce, consumer_byte_rate of class fetch; "
-        "the first of seconds alike): the sum over the rows of a bucket is what it had in that second. "
+        "the first of seconds alike): the sum over the rows of a bucket is what it had in that second; of a "
+        "refused Produce the answer alone. "
         "Without such a limit: in the row's own busiest second",
     ),
     *_LIMITS,

@@ -16,6 +16,8 @@ Key: TypeAlias = tuple[str, str, str, str, str, str]
 """broker, user, client id, address, API class, topic"""
 PRODUCE_CLASS: Final = "produce"
 FETCH_CLASS: Final = "fetch"
+REFUSED: Final = "refused"
+"""why a request has a row of its own that a quota has refused"""
 MAX_CLIENT_ID: Final = 256
 """characters of a client id that are written; clients may send 32,767"""
 _MAX_READ: Final = 1_000

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from sluice.quotas.kinds import QuotaKind
 from sluice.usage.access_record import WINDOW_MS, Columns
-from sluice.usage.flow import AccessFlow, Place
+from sluice.usage.flow import PRODUCE_CLASS, REFUSED, AccessFlow, Place
 from sluice.usage.index import OTHER, AccessIndex, Dropped
 from sluice.usage.records import (
     ASK,
@@ -52,7 +52,12 @@ REQUEST_THROTTLE_MS: Final = "request_throttle_ms"
 Limits: TypeAlias = tuple[float | None, ...]
 """in force, in the order of LIMIT_KEYS"""
 
-_SECONDS: Final = WINDOW_MS // 1000
+_NUDGE_MS: Final = WINDOW_MS / 100
+"""by so much at most a window is longer or shorter, for windows to begin at multiples of 10 s again"""
+_MOST_AHEAD_MS: Final = 600_000
+"""of the wall clock; one that is set back further was wrong before"""
+_SECONDS: Final = WINDOW_MS // 1000 + 1
+"""the last one has `_NUDGE_MS`"""
 _EVENT_COLUMNS: Final = {
     EventKind.HOLD: HOLDS,
     EventKind.MUTE: MUTES,
@@ -162,12 +167,13 @@ class Rollup:
         self.ended: deque[int] = deque()
         """begins of windows that are over, of empty ones too: Unix ms"""
         self._addresses_folded = 0
-        self._begin(int(unix_ms // WINDOW_MS), unix_ms - now_ms)
+        window = int(unix_ms // WINDOW_MS)
+        self._begin(window, window * WINDOW_MS - (unix_ms - now_ms), WINDOW_MS)
 
-    def _begin(self, window: int, offset_ms: float) -> None:
+    def _begin(self, window: int, begun_ms: float, lasts_ms: float) -> None:
         self._start_unix_ms = window * WINDOW_MS
-        self._begun_ms = self._start_unix_ms - offset_ms
-        self.ends_ms = self._begun_ms + WINDOW_MS
+        self._begun_ms = begun_ms
+        self.ends_ms = begun_ms + lasts_ms
         """when the window is over, on the monotonic clock"""
         self._second = 0
         self._chunks: list[Chunk] = []
@@ -182,7 +188,9 @@ class Rollup:
     def close(self, offset_ms: float) -> None:
         """The window is over, and the next begins. `offset_ms`: Unix time less monotonic time, now.
 
-        A wall clock that was set by less than half a window neither repeats a window nor leaves one out.
+        It begins where this one ends, and lasts as long, whatever the wall clock was set to: else it would
+        have the bytes of more than its time. Where the clock was set back, the next number is the next all
+        the same, and windows get longer until it has caught up; set back very far, it is followed.
         """
         if self._chunks or self._others:
             self._addresses.clear()  # their numbers go with this window
@@ -191,7 +199,11 @@ class Rollup:
                 self._index.next_window(), self._limits_now(), self._max_keys,
             ))  # fmt: skip
         self.ended.append(self._start_unix_ms)
-        self._begin(round((self.ends_ms + offset_ms) / WINDOW_MS), offset_ms)
+        unix_ms = self.ends_ms + offset_ms
+        after_ms = self._start_unix_ms + WINDOW_MS
+        window = round((after_ms if 0.0 < after_ms - unix_ms <= _MOST_AHEAD_MS else unix_ms) / WINDOW_MS)
+        ahead_ms = window * WINDOW_MS - unix_ms
+        self._begin(window, self.ends_ms, WINDOW_MS + max(-_NUDGE_MS, min(ahead_ms, _NUDGE_MS)))
 
     # What is added up; all of the window, or before ---------------------------------------------------------
 
@@ -225,10 +237,12 @@ class Rollup:
         unsigned, doubles = struct.Struct(f"{count}I").pack, struct.Struct(f"{count}d").pack
         is_any_marked = False
         numbers = [flow.number for flow in flows]
+        passed_bytes: Sequence[int] = request_bytes
         try:
             packed_numbers = unsigned(*numbers)
         except struct.error:  # some flow must be asked: its number is below 0
-            is_any_marked = self._ask(records, numbers)
+            passed_bytes = list(request_bytes)
+            is_any_marked = self._ask(records, numbers, passed_bytes)
             packed_numbers = unsigned(*numbers)
         packed_held_ms = packed_throttle_ms = b""
         if any(throttle_ms):  # it is held_ms at least
@@ -240,7 +254,7 @@ class Rollup:
                 record for record in records if record[4] > 0.0 or record[3] >= slow_ms or _why(record[0])
             ]
         self._chunks.append(Chunk(
-            self._second, count, packed_numbers, unsigned(*request_bytes), unsigned(*response_bytes),
+            self._second, count, packed_numbers, unsigned(*passed_bytes), unsigned(*response_bytes),
             doubles(*upstream_ms), packed_held_ms, packed_throttle_ms,
         ))  # fmt: skip
 
@@ -274,8 +288,9 @@ class Rollup:
 
     # Within ------------------------------------------------------------------------------------------------
 
-    def _ask(self, records: Sequence[RequestRecord], numbers: list[int]) -> bool:
-        """For the numbers that are not there. Does any of these flows say why?"""
+    def _ask(self, records: Sequence[RequestRecord], numbers: list[int], passed_bytes: list[int]) -> bool:
+        """For the numbers that are not there. Does any of these flows say why? Of a Produce that was refused
+        no byte has passed."""
         does_any = False
         row = -1
         for _ in range(numbers.count(ASK)):
@@ -284,6 +299,8 @@ class Rollup:
             assert isinstance(flow, AccessFlow)
             numbers[row] = self._index.number(flow, api_key, version)
             does_any = does_any or bool(flow.why)  # one that does is asked each time
+            if flow.why == REFUSED and flow.api_class == PRODUCE_CLASS:
+                passed_bytes[row] = 0
         return does_any
 
     def _others_of(self, flow: AccessFlow) -> dict[str, float]:

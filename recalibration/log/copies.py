@@ -4,13 +4,16 @@ A proxy's files have a name of their own, by a random token, and rows that no ot
 a copy, as a sync that was run twice, or a restored backup, leaves it. Contents are hashed only of files whose
 tables of contents are alike to the last offset; and of those that came after their hour was compacted: what a
 compacted file has taken in, it names by its contents (CONTENTS_KEY). A compacted file of which another has
-all contents is a copy, too: two have compacted at once.
+all contents is a copy, too: two have compacted at once. One that shares some of them with a larger one, and
+has others, can be neither left out nor counted beside it without harm: it is named as a damaged one is, and
+stays.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
+from itertools import chain
 from typing import Final, TypeAlias
 
 import pyarrow as pa
@@ -58,25 +61,57 @@ def copies_in(footers: Footers, contents: Callable[[str], str]) -> dict[str, str
     return gone
 
 
+def overlapping_in(footers: Footers) -> dict[str, str]:
+    """Path of a compacted file that has rows of another one, but not those alone → this, in words.
+
+    `footers`: of all files of a date that can be used.
+    """
+    whole = {path: found for path, found in footers.items() if not isinstance(found, str)}
+    compacted = {path: its for path, found in whole.items() if (its := taken_in(found))}
+    return _judged(compacted, whole)[1] if len(compacted) > 1 else {}
+
+
 def _contained(
     compacted: Mapping[str, frozenset[str]], footers: Mapping[str, parquet.FileMetaData]
 ) -> dict[str, str]:
     """Path of a compacted file → another that has all its contents; of those with the same, the first.
     Not one whose number of rows belies it: another program has written it, and left our metadata there."""
+    return _judged(compacted, footers)[0]
+
+
+def _judged(
+    compacted: Mapping[str, frozenset[str]], footers: Mapping[str, parquet.FileMetaData]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Those contained in another, which they stand for, and those that share some of their contents with one,
+    and what of them; neither stands for any other."""
     gone: dict[str, str] = {}
+    overlapping: dict[str, str] = {}
     holders: dict[str, list[str]] = {}
     # The largest first: what a file is contained in comes before it.
     for path in sorted(compacted, key=lambda path: (-len(compacted[path]), path)):
         its = compacted[path]
-        for other in holders.get(next(iter(its)), ()):
+        shared: dict[str, int] = {}
+        for other in chain.from_iterable(holders.get(one, ()) for one in its):
+            shared[other] = shared.get(other, 0) + 1
+        for other, number in sorted(shared.items()):
             is_all = its == compacted[other]
-            if its <= compacted[other] and _has_rows_of(footers[other], footers[path], is_all=is_all):
+            if number == len(its) and _has_rows_of(footers[other], footers[path], is_all=is_all):
                 gone[path] = other
                 break
         else:
+            some = {other: number for other, number in shared.items() if number < len(its)}
+            if some:
+                overlapping[path] = _shared_words(*min(some.items()), len(its))
+                continue
             for one in its:
                 holders.setdefault(one, []).append(path)
-    return gone
+    return gone, overlapping
+
+
+def _shared_words(other: str, shared: int, of: int) -> str:
+    name = "/".join(other.rsplit("/", 2)[-2:])
+    files = "1 file" if shared == 1 else f"{shared} files"
+    return f"it has rows of {files} that {name} has, too, and of {of - shared} that it has not"
 
 
 def _has_rows_of(other: parquet.FileMetaData, part: parquet.FileMetaData, *, is_all: bool) -> bool:

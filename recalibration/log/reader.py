@@ -28,7 +28,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from sluice.recalibration.log.copies import Footers, contents_of, copies_in
+from sluice.recalibration.log.copies import Footers, contents_of, copies_in, overlapping_in
 from sluice.recalibration.log.file_metadata import REPLACES_KEY, damage_of, names_in
 from sluice.recalibration.log.local_files import files_below
 from sluice.recalibration.log.request_rows import as_rollup
@@ -157,6 +157,7 @@ class LogFolder:
                 else unreadable.get(self.scheme + path) or unlike(found, table) or found
                 for path, found in self.footers(self.files(day, table)).items()
             }
+            footers |= overlapping_in(footers)
             replaced = replaced_in(footers)
             try:
                 copies = copies_in(

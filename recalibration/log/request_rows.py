@@ -34,7 +34,7 @@ _TOLD: Final = {
     "api_class": f"CASE WHEN api_key = {_PRODUCE} THEN 'produce'"
     f" WHEN api_key IN ({_FETCH}, {_SHARE_FETCH}) THEN 'fetch' ELSE 'other' END",
     "requests": "weight",
-    "request_bytes": "request_bytes * weight",
+    "request_bytes": f"IF(why = 'refused' AND api_key = {_PRODUCE}, 0, request_bytes * weight)",
     "response_bytes": "response_bytes * weight",
     "upstream_ms": "upstream_ms * weight",
     "held_ms": "held_ms * weight",

@@ -138,6 +138,20 @@ def test_the_busiest_second_may_be_the_last_or_one_before() -> None:
         assert one_row(*records)["peak_bytes_1s"] == 1_000
 
 
+@pytest.mark.parametrize("path", [PURE.name, PUMP])
+def test_of_a_produce_that_is_refused_no_byte_has_passed(path: str) -> None:
+    """The request counts, its answer and its waiting do."""
+    alice = flow(connection())
+    refused = record(
+        alice.marked("refused"), 3, request_bytes=9_000, upstream_ms=0.0, held_ms=8.0, throttle_ms=8.0
+    )
+    records = [record(alice, 1, request_bytes=100), refused, record(alice, 5, request_bytes=300)]
+    row = one_row(*map(plain, records), counting=path_of(path).counting)
+    told = ("requests", "request_bytes", "response_bytes", "throttle_ms", "held_ms", "peak_bytes_1s")
+    assert [row[name] for name in told] == [3, 400, 120, 8.0, 8.0, 520]
+    assert refused.request_bytes == 9_000, "what other consumers are told"
+
+
 def test_a_wall_clock_that_is_set_back_costs_no_request() -> None:
     """By 3 s, just before a window ends: the next one is the next all the same."""
     alice = flow(connection())

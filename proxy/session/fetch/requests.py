@@ -30,6 +30,7 @@ from sluice.proxy.session.replication.requests import ReplicaRequests
 from sluice.proxy.session.throttling import Throttling
 from sluice.proxy.session.topic_attribution import NO_TOPICS, TOPICS_AT, Flows, is_incremental
 from sluice.quotas.sensors.sensor import Sensor
+from sluice.usage.flow import REFUSED
 
 _GO: Final = Turn.GO
 
@@ -186,7 +187,7 @@ class FetchSide(ProduceSide, ABC):
         session_id, epoch = read_session(buf, offset, limit, version)
         work = NEW_SESSION if epoch > 0 else NO_RECORDS
         throttling.note_fetch_refusal(sensor, now_ms)
-        self._mark("refused")
+        self._mark(REFUSED)
         self._in_flight.append((
             correlation_id, FETCH, version, self._identity.flow, frame_end - pos,
             now_ms, throttling.fetches.held_ms, 0.0, None, work,

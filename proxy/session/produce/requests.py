@@ -26,7 +26,7 @@ from sluice.proxy.session.read_gate import Pace
 from sluice.proxy.session.throttling import Throttling
 from sluice.proxy.session.topic_attribution import UNKNOWN_HEAD, Flows, KnownBegin
 from sluice.quotas.sensors.sensor import Sensor
-from sluice.usage.flow import AccessFlow
+from sluice.usage.flow import REFUSED, AccessFlow
 
 HEAD_ENOUGH_BYTES: Final = 128 * 1024
 """What a request may need to be judged: client, transactional, group and member ids, of 32 KiB at most."""
@@ -313,7 +313,7 @@ class ProduceSide(ABC):
             ids.request_bytes = request_bytes
             throttling.hold_for_ids(ids, request_bytes, now_ms)
             return False
-        self._mark("refused")
+        self._mark(REFUSED)
         held_ms, throttle_ms, message, sensor = throttling.refused_produce(ids, request_bytes, now_ms)
         if verdict is Verdict.CLOSE:
             self._pace.end(DisconnectCause.PRODUCER_ID_REFUSED, message, at_boundary=True)

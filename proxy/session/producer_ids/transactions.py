@@ -36,7 +36,7 @@ from sluice.proxy.session.producer_ids.admission import ProduceIds
 from sluice.proxy.session.producer_ids.gate import Verdict
 from sluice.proxy.session.replication.inter_broker import InterBroker
 from sluice.proxy.session.throttling import Throttling
-from sluice.usage.flow import AccessFlow
+from sluice.usage.flow import REFUSED, AccessFlow
 from sluice.usage.records import RequestRecord
 
 _MOST_MS: Final = 8_000.0
@@ -170,7 +170,7 @@ class TransactionRequests:
         now_ms: float, held_ms: float, ids: ProduceIds,
     ) -> None:  # fmt: skip
         """In the broker's place: nothing of it is to be done."""
-        self._mark("refused")
+        self._mark(REFUSED)
         identity, request_bytes = self._identity, frame_end - pos
         self._throttling.refused_ids(ids, request_bytes, now_ms)
         self._local.add(answer, self._in_flight, (

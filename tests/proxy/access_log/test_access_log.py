@@ -208,14 +208,15 @@ def test_new_producer_ids_are_counted_and_their_requests_have_rows() -> None:
     shell = process.connection()
     for producer_id in (1, 2):
         batch = record_batch(b"records", producer_id=producer_id, epoch=0, sequence=0)
-        shell.client_sends(produce({"orders": [(0, batch)]}, correlation_id=producer_id))
+        shell.client_sends(sent := produce({"orders": [(0, batch)]}, correlation_id=producer_id))
         shell.broker_sends(produce_answer()) if producer_id == 1 else shell.advance(10_001)
     writer = process.ends(START_MS + 10_001)
     rows = writer.of(ROLLUP)
-    names = ("producer_ids_new", "producer_ids_refused", "refusals", "holds", "requests")
-    assert [sum(row[name] for row in rows) for name in names] == [1, 1, 1, 1, 2]
+    names = ("producer_ids_new", "producer_ids_refused", "refusals", "holds", "requests", "request_bytes")
+    assert [sum(row[name] for row in rows) for name in names] == [1, 1, 1, 1, 2, len(sent)]
     assert {row["topic"] for row in rows} == {"orders"}
-    assert [row["why"] for row in writer.of(REQUESTS)] == ["producer_id", "refused"]
+    told = [(row["why"], row["request_bytes"]) for row in writer.of(REQUESTS)]
+    assert told == [("producer_id", len(sent)), ("refused", len(sent))], "what came of both"
 
 
 def test_created_partitions_are_counted_without_those_that_the_broker_refused() -> None:

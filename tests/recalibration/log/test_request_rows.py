@@ -98,7 +98,19 @@ def test_a_roll_up_is_preferred(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_who_was_refused_for_producer_ids_was_not_for_bytes(spark: SparkSession, tmp_path: Path) -> None:
     refused = {"why": "refused", "request_bytes": 500, "held_ms": 90.0, "throttle_ms": 90.0}
-    write_requests(tmp_path, [request(0, **refused), request(10_000, **refused, rule="user")])
+    passed = [request(at_ms, request_bytes=10) for at_ms in (1, 10_001)]
+    write_requests(tmp_path, [request(0, **refused), request(10_000, **refused, rule="user"), *passed])
     rows, _ = read_log(spark, str(tmp_path), DAY, skip_damaged=False)
     found = windows_of(rows, LIMITS, DAY).rows.orderBy("window").collect()
     assert [one.offered is not None for one in found] == [False, True]
+
+
+def test_of_a_produce_that_was_refused_no_byte_has_passed(spark: SparkSession, tmp_path: Path) -> None:
+    write_requests(tmp_path, [
+        request(0, request_bytes=300),
+        request(1, request_bytes=9_000, why="refused", rule="user", held_ms=8.0, throttle_ms=8.0),
+        request(2, request_bytes=70, why="refused", api_key=25),
+    ])  # fmt: skip
+    requests = read_table(spark, find_files(str(tmp_path), DAY, REQUESTS), skip_damaged=False)
+    found = grouped(as_rollup(requests)).orderBy("api_class").collect()
+    assert [(each.requests, each.request_bytes, each.refusals) for each in found] == [(1, 70, 1), (2, 300, 1)]
