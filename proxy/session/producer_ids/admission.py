@@ -21,7 +21,6 @@ from sluice.proxy.session.read_gate import EARLY_MS
 from sluice.quotas.sensors.sensor import Sensor
 from sluice.usage.records import Amount, Flow
 
-
 _AGAIN_MS: Final = 1_000.0
 """So long a request may wait on whose limit is another when its time is over: it is judged anew"""
 

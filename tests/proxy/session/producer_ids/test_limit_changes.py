@@ -1,4 +1,4 @@
-"""The limit on producer ids changes while a request waits for its new id: it is judged by the limit of now."""
+"""The limit on producer ids changes while a request waits for its new id: the limit of now judges it."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_what_the_limit_of_now_does_not_let_through_waits_a_second_more_at_most(
     for each in range(10):  # however often it changes
         waiting.quotas.reload(limits_of(3.0 + each), waiting.shell.now_ms)
         waiting.wait(BUDGET_MS + (each + 1) * AGAIN_MS / 10)
-    assert (waiting.shell.to_broker, waiting.shell.is_delayed) == (b"", False)
+    assert (bytes(waiting.shell.to_broker), waiting.shell.is_delayed) == (b"", False)
     waiting.shell.broker_sends(answer(PRODUCE, 9, correlation_id=1))
     size = 4 + int.from_bytes(waiting.shell.to_client[:4], "big")
     refusal = decoded("response", PRODUCE, 9, bytes(waiting.shell.to_client[size:]))
@@ -98,4 +98,4 @@ def test_another_users_limit_changes_nothing() -> None:
     waiting = Waiting()
     waiting.reload(limits_of(1.0, bob=9.0))
     waiting.wait(BUDGET_MS)
-    assert (waiting.shell.to_broker, waiting.shell.is_delayed) == (b"", False)
+    assert (bytes(waiting.shell.to_broker), waiting.shell.is_delayed) == (b"", False)
