@@ -48,7 +48,8 @@ def _bucket(rate: str) -> str:
 WINDOWS: Final = f"""
 WITH charged AS (
   SELECT user, client_id, proxy, api_key = 0 AS is_produce, finished_ms // {WINDOW_MS} AS window_number,
-    TRUNC(weight * IF(api_key = 0, request_bytes, response_bytes)) AS amount, {_WAITED} AS throttled,
+    TRUNC(weight * IF(api_key <> 0, response_bytes, IF({_REFUSED}, 0, request_bytes))) AS amount,
+    {_WAITED} AS throttled,
     CAST(ROUND(throttle_ms * weight * 1000) AS BIGINT) AS throttle_us,
     CAST(TRUNC(weight) AS INT) AS connections
   FROM {{rows}} WHERE api_key IN (0, 1, 78) AND user <> ''
