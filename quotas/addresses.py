@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ipaddress import IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 
 
 def usual_address(text: str) -> str:
@@ -12,8 +12,12 @@ def usual_address(text: str) -> str:
     machine, and clients' addresses are compared without it.
     """
     address = ip_address(text)
-    if isinstance(address, IPv6Address):
-        if address.scope_id is not None:
-            raise ValueError(f"{text!r} has a zone")
-        return str(address.ipv4_mapped or address)
-    return str(address)
+    if isinstance(address, IPv6Address) and address.scope_id is not None:
+        raise ValueError(f"{text!r} has a zone")
+    return str(unmapped(address))
+
+
+def unmapped(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
+    """The same address; one of IPv4 that is written in IPv6 is one of IPv4."""
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return mapped or address

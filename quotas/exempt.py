@@ -13,6 +13,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from math import inf
 from typing import Final, TypeAlias
 
+from sluice.quotas.addresses import unmapped
 from sluice.quotas.entity import QuotaEntity, QuotaLevel
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.sensors.sensor import Sensor
@@ -105,11 +106,9 @@ def network_of(text: str) -> Network:
 def address_of(text: str) -> IPv4Address | IPv6Address | None:
     """The address, None for what is none. A socket of IPv6 tells clients of IPv4 as ::ffff:a.b.c.d."""
     try:
-        address = ip_address(text)
+        return unmapped(ip_address(text))
     except ValueError:
         return None
-    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
-    return mapped or address
 
 
 def exempt_sensor(kind: QuotaKind) -> Sensor:

@@ -19,12 +19,14 @@ from pyspark.sql import functions as f
 
 from sluice.quotas.kinds import CLIENT_KINDS
 from sluice.usage.access_record import ROLLUP_COLUMNS, WINDOW_MS, Column, ColumnType
+from sluice.usage.flow import REFUSED
 
 _PRODUCE: Final = 0
 _FETCH: Final = 1
 _SHARE_FETCH: Final = 78
 _LIMITS_IN_FORCE: Final = tuple(spec.config_key for spec in CLIENT_KINDS)
-_FOR_IDS: Final = f"IF(why = 'refused' AND api_key = {_PRODUCE} AND rule = '', weight, 0)"
+_REFUSED: Final = f"why = '{REFUSED}'"
+_FOR_IDS: Final = f"IF({_REFUSED} AND api_key = {_PRODUCE} AND rule = '', weight, 0)"
 """for bytes it would have the rule of their limit"""
 _KEPT: Final = ("proxy", "broker", "user", "client_id")
 _TOLD: Final = {
@@ -34,7 +36,7 @@ _TOLD: Final = {
     "api_class": f"CASE WHEN api_key = {_PRODUCE} THEN 'produce'"
     f" WHEN api_key IN ({_FETCH}, {_SHARE_FETCH}) THEN 'fetch' ELSE 'other' END",
     "requests": "weight",
-    "request_bytes": f"IF(why = 'refused' AND api_key = {_PRODUCE}, 0, request_bytes * weight)",
+    "request_bytes": f"IF({_REFUSED} AND api_key = {_PRODUCE}, 0, request_bytes * weight)",
     "response_bytes": "response_bytes * weight",
     "upstream_ms": "upstream_ms * weight",
     "held_ms": "held_ms * weight",
@@ -42,7 +44,7 @@ _TOLD: Final = {
     "connections": "weight",
     "holds": "IF(held_ms > 0, weight, 0)",
     "mutes": "IF(throttle_ms > held_ms, weight, 0)",
-    "refusals": "IF(why = 'refused', weight, 0)",
+    "refusals": f"IF({_REFUSED}, weight, 0)",
     "producer_ids_refused": _FOR_IDS,
     "producer_id_holds": f"IF(held_ms > 0, {_FOR_IDS}, 0)",
     "producer_ids_new": "IF(why = 'producer_id', weight, 0)",

@@ -44,10 +44,8 @@ class ProduceIds:
         "gates_only",
         "judged_by",
         "known",
-        "limit",
         "refusal",
         "request_bytes",
-        "rule",
         "wake",
     )
 
@@ -71,12 +69,8 @@ class ProduceIds:
         """its user has no limit on ids, and one on bytes that refuses"""
         self.refusal: ByteRefusal | None = None
         """the request that is given again is refused for its bytes"""
-        self.limit = 0.0
-        """new ids an hour"""
-        self.rule = ""
-        """the level of it"""
         self.judged_by: tuple[float, bool, str] | None = None
-        """all of it, as QuotaManager.id_limit tells it"""
+        """the limit, as QuotaManager.id_limit tells it"""
         self.api_key = PRODUCE
         """of the request at hand"""
         self.acks = 0
@@ -86,18 +80,27 @@ class ProduceIds:
     def use(self, user: str, limit: tuple[float, bool, str], client: tuple[str, str] = ("", "")) -> None:
         """The limit in force, as QuotaManager.id_limit tells it. `client`: address and client id."""
         self.judged_by = limit
-        self.limit, enforced, self.rule = limit
+        ids_per_hour, enforced, _ = limit
         self.gates_only = False
-        self.gate.use(user, self.limit, enforced=enforced, client=client)
+        self.gate.use(user, ids_per_hour, enforced=enforced, client=client)
         self.known.forget()
 
     def use_gates(self, user: str) -> None:
         """There is no limit on ids; but what would overtake a request that its byte rate has refused is
         refused, too."""
-        self.limit, self.rule, self.gates_only = 0.0, "", True
-        self.judged_by = None
+        self.judged_by, self.gates_only = None, True
         self.gate.use_gates(user)
         self.known.forget()
+
+    @property
+    def limit(self) -> float:
+        """New ids an hour; 0.0: there is no limit."""
+        return 0.0 if self.judged_by is None else self.judged_by[0]
+
+    @property
+    def rule(self) -> str:
+        """The level of the limit."""
+        return "" if self.judged_by is None else self.judged_by[2]
 
     def refuse(self, refusal: ByteRefusal) -> None:
         """The request that is held for its bytes is given again, and then refused (`judge`)."""
@@ -144,9 +147,7 @@ class ProduceIds:
         self.api_key = PRODUCE
         deadline_ms = min(deadline_ms, self._last_ms)
         verdict = self.gate.judge(buf, usage.batches, acks, now_ms, deadline_ms, self.wake)
-        self._was_held = verdict is Verdict.HOLD
-        if self._again_since_ms < inf:
-            self._goes_on_waiting()
+        self._is_judged(verdict)
         if verdict is Verdict.PASS and len(usage.batches) == 1:
             (batch,) = usage.batches
             gates, until_ms = self.gate.passes_until(batch[4])
@@ -177,9 +178,7 @@ class ProduceIds:
         self.acks, self.api_key, self.request_bytes = -1, api_key, request_bytes
         deadline_ms = min(deadline_ms, self._last_ms)
         verdict = self.gate.judge_transaction(added, now_ms, deadline_ms, self.wake)
-        self._was_held = verdict is Verdict.HOLD
-        if self._again_since_ms < inf:
-            self._goes_on_waiting()
+        self._is_judged(verdict)
         return verdict
 
     @property
@@ -223,10 +222,11 @@ class ProduceIds:
         self.dropped(now_ms)
         self._again_since_ms, self._last_ms = since_ms, last_ms
 
-    def _goes_on_waiting(self) -> None:
-        """It was judged again: what it has waited already counts."""
-        self.gate.held_since_ms, self._again_since_ms = self._again_since_ms, inf
-        self._was_held = True
+    def _is_judged(self, verdict: Verdict) -> None:
+        """If it was judged again, what it has waited already counts."""
+        self._was_held = verdict is Verdict.HOLD or self._again_since_ms < inf
+        if self._again_since_ms < inf:
+            self.gate.held_since_ms, self._again_since_ms = self._again_since_ms, inf
 
     def take_held_ms(self, now_ms: float) -> float:
         """How long the request at hand was held; asked once, when it goes or is refused."""
