@@ -9,7 +9,9 @@ evidence, whoever floods would raise his own without end. So without review a li
 - after a day that was seen in full (identified, at most 1 % of its windows throttled, nothing above the limit
   but by bursts): what the days of the last 8 that were seen so ask for, headroom included, and not less than
   the limit that they were seen under, as far as that was anchored and is within 1.4 × their demand: what room
-  a cut leaves beyond that is for an odd day, and not for twice as much again;
+  a cut leaves beyond that is for an odd day, and not for twice as much again. While one of those 8 days was
+  *not* seen in full this lowers the anchor and does not raise it: who floods every other day, and fills what
+  that brought on the days between, would have his calm days anchor what his floods have raised;
 - after three days that were seen in full, or are told by their shape with two fifths of their windows not
   throttled (demand.py), and are level within 15 %: what they tell, up to the limit in force. A service that
   has trebled shows it in its troughs; a flood throttles all of its day, or leaves the rest as it was.
@@ -87,10 +89,12 @@ def anchor_of(
         return anchor
     if not _in_full(days[0]):
         return max(anchor, min(limit, _level(days[: settings.near_days], settings)))
-    highest = max(day.demand for day in days if day.age_days < settings.recent_days and _in_full(day))
+    recent = [day for day in days if day.age_days < settings.recent_days]
+    highest = max(day.demand for day in recent if _in_full(day))
     if highest > limit:
         return anchor  # a burst let it through
-    return max(settings.headroom * highest, min(anchor, limit, settings.anchor_headroom * highest))
+    found = max(settings.headroom * highest, min(anchor, limit, settings.anchor_headroom * highest))
+    return found if all(_in_full(day) for day in recent) else min(found, anchor)
 
 
 def _in_full(day: DayUse) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sluice.recalibration.policy.confidence import DayUse
 from sluice.recalibration.policy.settings import PolicySettings
 from sluice.recalibration.policy.standing import Standing, anchor_of
@@ -28,11 +30,37 @@ def test_the_first_limit_and_one_that_a_person_set_are_anchors_and_a_flood_is_no
 
 def test_a_day_seen_in_full_anchors_what_the_days_seen_so_ask_for() -> None:
     before = Standing(1_000, 2_000, 2_000)
-    days = [seen(0, 1_500), throttled(1, 9_000), seen(3, 1_600), seen(9, 7_000)]
+    days = [seen(0, 1_500), seen(3, 1_600), throttled(8, 9_000), seen(9, 7_000)]
     assert anchor_of(before, 2_000, days, SETTINGS) == 1.15 * 1_600
-    assert anchor_of(before, 2_000, days[1:], SETTINGS) == 1_000
+    assert anchor_of(before, 2_000, [throttled(0, 9_000), *days[1:]], SETTINGS) == 1_000
     assert anchor_of(before, 2_000, [seen(20, 10)], SETTINGS) == 1_000
     assert anchor_of(before, 2_000, [], SETTINGS) == 1_000
+
+
+def test_floods_between_days_that_fill_what_they_brought_raise_no_anchor() -> None:
+    """It rose × 33 in 30 nights and × 790 in 100, unattended and without a review."""
+    for pattern in ("FU", "FFU", "FUUU", "FUUUUUUU", "FP"):
+        limit, before = 1_000.0, None
+        days: list[DayUse] = []
+        for night in range(60):
+            use = {"F": throttled(0, 20 * limit), "U": seen(0, 0.97 * limit), "P": seen(0, 0.6 * limit)}
+            days = [
+                use[pattern[night % len(pattern)]],
+                *(replace(day, age_days=day.age_days + 1) for day in days),
+            ]
+            anchor = anchor_of(before, limit, days, SETTINGS)
+            proposed = min(2 * anchor, 1.15 * max(day.demand for day in days[:8]))
+            before, limit = Standing(anchor, limit, proposed), proposed
+            assert limit <= 2_000, (pattern, night)
+
+
+def test_who_grows_is_anchored_again_once_eight_days_were_seen_in_full() -> None:
+    before = Standing(1_000, 2_000, 2_000)
+    days = [*(seen(age, 1_500) for age in range(7)), throttled(7, 2_000)]
+    assert anchor_of(before, 2_000, days, SETTINGS) == 1_000
+    assert (
+        anchor_of(before, 2_000, [*days[:7], seen(7, 1_500), throttled(8, 2_000)], SETTINGS) == 1.15 * 1_500
+    )
 
 
 def test_a_limit_that_days_were_seen_under_stays_the_anchor_and_a_cut_lowers_it() -> None:
