@@ -19,7 +19,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from time import monotonic, time
+from time import time
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
@@ -34,7 +34,7 @@ from sluice.proxy.quota_store.audit import QuotaAudit, QuotaChange, shown
 from sluice.proxy.quota_store.client_quotas import Alteration, QuotaApiError, Result, alter
 from sluice.proxy.quota_store.entities import key_of
 from sluice.proxy.quota_store.topic_answers import REFUSALS, reason_of, results_of
-from sluice.proxy.quota_store.topic_connection import check_policy, check_same, stop
+from sluice.proxy.quota_store.topic_connection import check_policy, stop, watch
 from sluice.proxy.quota_store.topic_headers import FOREIGN, Headers, headers_of
 from sluice.proxy.quota_store.topic_lines import RecordLines
 from sluice.proxy.quota_store.topic_producer import TopicProducer
@@ -56,8 +56,6 @@ from sluice.quotas.entity import QuotaEntity
 
 FIRST_PAUSE_S: Final = 0.2
 LONGEST_PAUSE_S: Final = 5.0
-_LOOK_S: Final = 3.0
-"""how often it is asked whether the topic is still the same, and any broker there"""
 _AT_ONCE: Final = 100
 """alterations that are looked at in the event loop; more, in a thread"""
 _MAX_REWRITES: Final = 20
@@ -153,6 +151,7 @@ class QuotaTopic:
         self._hang_up()
         client = self._opened = AIOKafkaClient(**settings)
         consumer: AIOKafkaConsumer | None = None
+        watching: asyncio.Task[Exception] | None = None
         try:
             await client.bootstrap()
             self.client = client
@@ -168,15 +167,16 @@ class QuotaTopic:
             await self._read(reader, found)
             self.topic_id = found
             self._following.set()
-            look_s = monotonic() + _LOOK_S
-            while True:
+            # Beside: a look that hangs must not keep what others write from being followed.
+            watching = spawn(watch(client, reader, self._options.name, found), "quota_topic_watch")
+            while not watching.done():
                 await self._take_next(reader)
                 reader.tell_held()
                 self._held_from = reader.held_from()
-                if monotonic() >= look_s:
-                    look_s = monotonic() + _LOOK_S
-                    await check_same(client, reader, self._options.name, found)
+            raise watching.result()
         finally:
+            if watching is not None:
+                watching.cancel()
             self._held_from = None
             self._producer.end()
             # Beside: with no broker there it may take its time, and has been seen not to end.

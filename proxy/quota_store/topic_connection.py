@@ -33,6 +33,11 @@ _ASKED_AT_ONCE: Final = 100
 """topic ids"""
 _ASK_S: Final = 0.1
 """between two questions"""
+_LOOK_S: Final = 3.0
+"""how often it is asked whether the topic is still the same, and any broker there"""
+_LOOK_AGAIN_S: Final = 1.0
+_UNANSWERED: Final = 3
+"""looks on end after which the brokers are taken to be gone"""
 _STOP_S: Final = 5.0
 
 
@@ -53,6 +58,25 @@ async def check_same(client: AIOKafkaClient, reader: TopicReader, name: str, fou
     if await topic_id(client, name) != found:
         raise TopicRefused("the topic has been deleted, or is another one of this name")
     await check_policy(client, reader, name)
+
+
+async def watch(client: AIOKafkaClient, reader: TopicReader, name: str, found: bytes) -> Exception:
+    """Look again and again, until it is not the same any more. Returns why, as `check_policy` raises it.
+
+    Any broker is asked: of one that is frozen the answer comes late or never, while the topic's leader is well.
+    """
+    unanswered = 0
+    while True:
+        await asyncio.sleep(_LOOK_AGAIN_S if unanswered else _LOOK_S)
+        try:
+            await check_same(client, reader, name, found)
+            unanswered = 0
+        except TopicRefused as error:
+            return error
+        except (KafkaError, OSError, TimeoutError, ProtocolError) as error:
+            unanswered += 1
+            if unanswered == _UNANSWERED:
+                return error
 
 
 async def name_ids(client: AIOKafkaClient, own: OwnTopic) -> None:

@@ -26,6 +26,7 @@ from sluice.protocol.apis import METADATA
 from sluice.proxy.config.quotas import QuotaTopicOptions
 from sluice.proxy.kafka_client.clients import topic_id
 from sluice.proxy.quota_store import topic as quota_topic
+from sluice.proxy.quota_store import topic_connection
 from sluice.proxy.quota_store.audit import QuotaAudit
 from sluice.proxy.quota_store.client_quotas import NO_SHADOW, Alteration, Outcome, QuotaApiError, alter
 from sluice.proxy.quota_store.topic import QuotaTopic
@@ -256,7 +257,7 @@ async def test_no_client_of_ours_has_a_broker_make_a_topic_by_asking_for_it(
 async def test_a_topic_that_may_lose_quotas_from_now_on_is_not_followed_any_more(
     kafka: KafkaNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quota_topic, "_LOOK_S", 0.1)
+    monkeypatch.setattr(topic_connection, "_LOOK_S", 0.1)
     options = options_of(kafka, request_timeout_s=1.0)
     with capture_logs() as lines:
         async with following(options) as topic:

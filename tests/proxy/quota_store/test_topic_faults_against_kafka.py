@@ -19,7 +19,7 @@ from aiokafka.record.util import calc_crc32c
 from confluent_kafka import Producer
 from structlog.testing import capture_logs
 
-from sluice.proxy.quota_store import topic_reader
+from sluice.proxy.quota_store import topic_connection, topic_reader
 from sluice.proxy.quota_store.client_quotas import Alteration
 from sluice.proxy.quota_store.entities import key_of
 from sluice.proxy.quota_store.topic import QuotaTopic
@@ -115,6 +115,50 @@ async def test_what_was_not_delivered_in_time_is_never_delivered(
 async def until_set(topic: QuotaTopic, user: str) -> None:
     while await set_rate(topic, user, 1.0):
         pass
+
+
+# Looks that fail --------------------------------------------------------------------------------------------
+
+
+async def test_a_broker_that_does_not_answer_a_look_keeps_no_change_from_being_followed(
+    kafka: KafkaNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any of the cluster's is asked: a frozen one that has nothing to do with the topic held it up for 9 s."""
+    looking = asyncio.Event()
+
+    async def hangs(*_whom: Any) -> None:
+        looking.set()
+        await asyncio.Event().wait()
+
+    options = options_of(kafka, request_timeout_s=30.0)
+    monkeypatch.setattr(topic_connection, "_LOOK_S", 0.05)
+    monkeypatch.setattr(topic_connection, "check_same", hangs)
+    async with following(options) as one, following(options) as two:
+        await looking.wait()
+        assert await set_rate(two, "alice", 5.0) == 0
+        await until(lambda: ALICE in one.entries)
+        assert await set_rate(one, "bob", 1.0) == 0, "nor what it writes itself"
+
+
+async def test_the_topic_is_lost_when_looks_on_end_fail_and_not_by_one(
+    kafka: KafkaNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, looks = topic_connection.check_same, 0
+
+    async def fails(*whom: Any) -> None:
+        nonlocal looks
+        looks += 1
+        if looks % 3 or looks > 9:
+            raise NodeNotReadyError("frozen")
+        await real(*whom)
+
+    monkeypatch.setattr(topic_connection, "_LOOK_S", 0.05)
+    monkeypatch.setattr(topic_connection, "_LOOK_AGAIN_S", 0.05)
+    monkeypatch.setattr(topic_connection, "check_same", fails)
+    with capture_logs() as lines:
+        async with following(options_of(kafka)):
+            await until(lambda: any(line["event"] == "quota_topic_lost" for line in lines))
+            assert looks == 12
 
 
 # What others write ------------------------------------------------------------------------------------------
