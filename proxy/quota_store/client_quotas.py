@@ -14,7 +14,7 @@ wrong keys of one entity the first is told, not the first in Java's order of has
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -187,13 +187,14 @@ def alter(
     entries: Mapping[QuotaEntity, Mapping[str, float]],
     alterations: Iterable[Alteration],
     shadow: Mapping[QuotaEntity, frozenset[str]] = NO_SHADOW,
-    anew: Container[QuotaEntity] = (),
+    *,
+    anew: bool = False,
 ) -> Outcome:
     """What the alterations come to. An entity that is refused keeps its limits; the others are altered.
 
     As in the broker, an entity that is named twice is altered by the first, and the answer tells the second.
     `shadow`: keys in shadow mode; that one of them is set is a change, though its number may stay the same.
-    `anew`: whose limits are told as changed though they be the same.
+    `anew`: all are told as changed, though their limits be the same.
     """
     results: dict[frozenset[tuple[str, str | None]], Result] = {}
     outcome = Outcome()
@@ -219,7 +220,7 @@ def alter(
             continue
         results[key] = Result(parts, ErrorCode.NONE, None)
         ends_shadow = not shadow.get(entity, frozenset()).isdisjoint(alteration.keys_set)
-        if ends_shadow or entity in anew or limits != entries.get(entity, {}):
+        if anew or ends_shadow or limits != entries.get(entity, {}):
             outcome.changes[entity] = limits
             outcome.asked[entity] = alteration
     outcome.results.extend(results.values())

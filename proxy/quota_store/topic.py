@@ -317,12 +317,10 @@ class QuotaTopic:
         entries = {entity: stored.limits for entity, stored in self.entries.items()}
         shadow = {entity: stored.shadow for entity, stored in self.entries.items() if stored.shadow}
         seen = self._log.bases()
-        # Of these others may know other limits: written though it changes nothing here.
-        anew = frozenset(self._log.doubtful)
-        if len(alterations) <= _AT_ONCE:
-            outcome = alter(entries, alterations, shadow, anew)
-        else:
-            outcome = await asyncio.to_thread(alter, entries, alterations, shadow, anew)
+        # Written though it changes nothing here: a record that could not be read yet, or another proxy, may
+        # have other limits.
+        altered = partial(alter, entries, alterations, shadow, anew=True)
+        outcome = altered() if len(alterations) <= _AT_ONCE else await asyncio.to_thread(altered)
         if validate_only or not outcome.changes:
             return outcome.results
         try:

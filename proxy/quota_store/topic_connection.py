@@ -63,7 +63,7 @@ async def check_same(client: AIOKafkaClient, reader: TopicReader, name: str, fou
 async def watch(client: AIOKafkaClient, reader: TopicReader, name: str, found: bytes) -> Exception:
     """Look again and again, until it is not the same any more. Returns why, as `check_policy` raises it.
 
-    Any broker is asked: of one that is frozen the answer comes late or never, while the topic's leader is well.
+    Any broker is asked: one that is frozen answers late or never, while the topic's leader is well.
     """
     unanswered = 0
     while True:

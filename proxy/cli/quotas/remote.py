@@ -78,21 +78,18 @@ class RemotePlace(ABC):
         return replace(found, limits=ordered, takes_own=False)
 
     def alter(self, changes: Mapping[Whom, Changes]) -> bool:
-        """Raises CommandFailed. A limit in shadow mode that is set is in force, its number being the same."""
+        """All of it is asked for, whatever the place tells now: a record of before may still be on its way
+        there. Raises CommandFailed. A limit in shadow mode that is set is in force, its number being the
+        same."""
         found = self._found()
         now, shadow = found.limits, found.shadow
-        needed: dict[Whom, Changes] = {}
-        for whom, limits in changes.items():
-            tried = shadow.get(whom, frozenset())
-            wanted = {
-                key: limit
-                for key, limit in limits.items()
-                if now.get(whom, {}).get(key) != _as_told(found, limit) or key in tried
-            }
-            if wanted:
-                needed[whom] = wanted
-        self._change_all(needed)
-        return bool(needed)
+        is_needed = any(
+            now.get(whom, {}).get(key) != _as_told(found, limit) or key in shadow.get(whom, frozenset())
+            for whom, limits in changes.items()
+            for key, limit in limits.items()
+        )
+        self._change_all(changes)
+        return is_needed
 
     def become(self, wanted: Listing, found: Sequence[Difference], *, in_part: bool = False) -> None:
         """Raises ConfigError for what cannot be kept there, CommandFailed for what is refused."""
