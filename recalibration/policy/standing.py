@@ -10,8 +10,9 @@ evidence, whoever floods would raise his own without end. So without review a li
   but by bursts): what the days of the last 8 that were seen so ask for, headroom included, and not less than
   the limit that they were seen under, as far as that was anchored and is within 1.4 × their demand: what room
   a cut leaves beyond that is for an odd day, and not for twice as much again. While one of those 8 days was
-  *not* seen in full this lowers the anchor and does not raise it: who floods every other day, and fills what
-  that brought on the days between, would have his calm days anchor what his floods have raised;
+  *flooded* (more than 5 % of its windows throttled) this lowers the anchor and does not raise it: who floods
+  every other day, and fills what that brought on the days between, would have his calm days anchor what his
+  floods have raised;
 - after three days that were seen in full, or are told by their shape with two fifths of their windows not
   throttled (demand.py), and are level within 15 %: what they tell, up to the limit in force. A service that
   has trebled shows it in its troughs; a flood throttles all of its day, or leaves the rest as it was.
@@ -37,6 +38,8 @@ from sluice.recalibration.policy.settings import PolicySettings
 
 SEEN_IN_FULL: Final = 0.01
 """most of a day's windows that may be throttled"""
+FLOODED: Final = 0.05
+"""so many are a flood, or what looks like one; fewer are what an honest client's batch of an hour leaves"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,7 @@ def anchor_of(
     if highest > limit:
         return anchor  # a burst let it through
     found = max(settings.headroom * highest, min(anchor, limit, settings.anchor_headroom * highest))
-    return found if all(_in_full(day) for day in recent) else min(found, anchor)
+    return min(found, anchor) if any(day.throttled_share > FLOODED for day in recent) else found
 
 
 def _in_full(day: DayUse) -> bool:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import threading
-from collections.abc import AsyncIterator, Container, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from itertools import count
 from pathlib import Path
@@ -127,9 +127,10 @@ async def test_what_another_writes_while_an_alteration_is_thought_about_is_kept(
         entries: Mapping[QuotaEntity, Mapping[str, float]],
         asked: Sequence[Alteration],
         shadow: Mapping[QuotaEntity, frozenset[str]] = NO_SHADOW,
-        anew: Container[QuotaEntity] = (),
+        *,
+        anew: bool = False,
     ) -> Outcome:
-        outcome = alter(entries, asked, shadow, anew)
+        outcome = alter(entries, asked, shadow, anew=anew)
         if len(asked) > 100:
             assert go_on.wait(20)
         return outcome

@@ -54,13 +54,24 @@ def test_floods_between_days_that_fill_what_they_brought_raise_no_anchor() -> No
             assert limit <= 2_000, (pattern, night)
 
 
-def test_who_grows_is_anchored_again_once_eight_days_were_seen_in_full() -> None:
+def test_who_grows_is_anchored_again_once_the_flood_is_eight_days_old() -> None:
     before = Standing(1_000, 2_000, 2_000)
     days = [*(seen(age, 1_500) for age in range(7)), throttled(7, 2_000)]
     assert anchor_of(before, 2_000, days, SETTINGS) == 1_000
     assert (
         anchor_of(before, 2_000, [*days[:7], seen(7, 1_500), throttled(8, 2_000)], SETTINGS) == 1.15 * 1_500
     )
+
+
+def test_a_batch_that_is_throttled_once_a_week_is_no_flood() -> None:
+    """Where each of the last eight days had to be seen in full, honest growth of 1 % a day, with a batch of 20
+    minutes a week, stood still at half its need until a person looked."""
+    before = Standing(1_000, 2_000, 2_000)
+    batch = DayUse(3, 2_400, False, 0.05, 86_400.0)
+    days = [seen(0, 1_500), seen(1, 1_500), batch, seen(8, 1_500)]
+    assert anchor_of(before, 2_000, days, SETTINGS) == 1.15 * 1_500
+    flood = replace(batch, throttled_share=0.06)
+    assert anchor_of(before, 2_000, [*days[:2], flood, days[3]], SETTINGS) == 1_000
 
 
 def test_a_limit_that_days_were_seen_under_stays_the_anchor_and_a_cut_lowers_it() -> None:
