@@ -64,8 +64,8 @@ def test_who_grows_is_anchored_again_once_the_flood_is_eight_days_old() -> None:
 
 
 def test_a_batch_that_is_throttled_once_a_week_is_no_flood() -> None:
-    """Where each of the last eight days had to be seen in full, honest growth of 1 % a day, with a batch of 20
-    minutes a week, stood still at half its need until a person looked."""
+    """Where each of the last eight days had to be seen in full, honest growth of 1 % a day, with a batch of
+    20 minutes a week, stood still at half its need until a person looked."""
     before = Standing(1_000, 2_000, 2_000)
     batch = DayUse(3, 2_400, False, 0.05, 86_400.0)
     days = [seen(0, 1_500), seen(1, 1_500), batch, seen(8, 1_500)]
