@@ -123,7 +123,7 @@ async def until_set(topic: QuotaTopic, user: str) -> None:
 async def test_a_broker_that_does_not_answer_a_look_keeps_no_change_from_being_followed(
     kafka: KafkaNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Any of the cluster's is asked: a frozen one that has nothing to do with the topic held it up for 9 s."""
+    """Any of the cluster's is asked: a frozen one without a part in the topic held it up for 9 s."""
     looking = asyncio.Event()
 
     async def hangs(*_whom: Any) -> None:
