@@ -50,7 +50,7 @@ _MAX_ID_DIGITS: Final = 10
 _SHORT_BYTES: Final = 4 * 1024
 """of a FindCoordinator: it names a thousand groups at most, whose brokers are rewritten in some 10 ms"""
 _BRAKE_MS_PER_KIB: Final = 8.0
-"""behind an answer that the codec has decoded and encoded, at 0.8 ms for each KiB in which nobody else is
+"""behind an answer of which the codec decodes brokers' results, 0.8 ms for each KiB in which nobody else is
 served: so one connection takes a tenth of the time"""
 _BRAKE_OF_ADDRESSES_MS_PER_KIB: Final = 3.0
 """the same behind one in which only addresses are looked for, at 0.3 ms"""
