@@ -20,10 +20,12 @@ from functools import partial
 from typing import Final, cast
 
 from sluice.protocol._tables import FLEXIBLE
-from sluice.protocol.apis import ApiKey
+from sluice.protocol.addresses.addresses import spliced
+from sluice.protocol.addresses.config_results import BROKER, broker_results, results_at
+from sluice.protocol.apis import OFFERED, ApiKey
 from sluice.protocol.codec.codec import DecodedFrame, EncodeError, decode_frame, encode_frame
-from sluice.protocol.codec.wire import Struct, Value
-from sluice.protocol.errors import MalformedFrame
+from sluice.protocol.codec.wire import Struct, Value, encode_varint
+from sluice.protocol.errors import MalformedFrame, UnsupportedVersion
 from sluice.protocol.headers import SIZE_BYTES
 from sluice.protocol.primitives import (
     INT32,
@@ -39,8 +41,8 @@ from sluice.protocol.primitives import (
 QUORUM_WITH_LISTENERS: Final = 2
 """the first version of DescribeQuorum that tells the nodes' listeners"""
 
-_BROKER: Final = 4
-"""ConfigResource.Type; BROKER_LOGGER (8) has names of classes and log levels, the others no addresses"""
+_CONFIGS: Final = ApiKey.DESCRIBE_CONFIGS
+_FIRST_VERSION, _LAST_VERSION = OFFERED[_CONFIGS]
 _OWN: Final = frozenset({"listeners", "advertised.listeners"})
 _OF_OTHERS: Final = frozenset({"controller.quorum.voters", "zookeeper.connect"})
 _OF_OTHERS_ENDING: Final = "bootstrap.servers"
@@ -73,7 +75,7 @@ def asks_for_brokers(buf: Buffer, pos: int, end: int, version: int) -> bool:
     resources, pos = count_of(buf, pos, end, 3)
     for _ in range(resources):
         name = skip(pos, 1, end)
-        if buf[pos] == _BROKER:
+        if buf[pos] == BROKER:
             return True
         keys, pos = count_of(buf, skip_text(buf, name, end), end, 1)
         for _ in range(keys):
@@ -85,21 +87,38 @@ def asks_for_brokers(buf: Buffer, pos: int, end: int, version: int) -> bool:
 
 def show_configs(frame: bytes, version: int, shown: Shown) -> bytes:
     """The whole DescribeConfigs response `frame`, its size included, without a real address in brokers'
-    configs.
+    configs; all else stays byte for byte.
 
     Raises MalformedFrame and UnsupportedVersion as `decode_frame`, MalformedFrame also if a value grows too
     long for its field.
     """
-    decoded = decode_frame("response", ApiKey.DESCRIBE_CONFIGS, version, frame[SIZE_BYTES:])
+    if not _FIRST_VERSION <= version <= _LAST_VERSION:
+        raise UnsupportedVersion("configs cannot be shown", api_key=_CONFIGS, api_version=version)
+    found = broker_results(frame, version)
+    if not found:
+        return frame
+    head, flexible = results_at(frame, version), version >= FLEXIBLE[_CONFIGS]
+    count = encode_varint(len(found) + 1) if flexible else INT32.pack(len(found))
+    parts = b"".join(frame[start:stop] for start, stop in found)
+    alone = _shown_alone(frame[:head] + count + parts + b"\0" * flexible, version, shown)
+    edits = [
+        (start, stop, alone[new_start:new_stop])
+        for (start, stop), (new_start, new_stop) in zip(found, broker_results(alone, version), strict=True)
+    ]
+    told = spliced(frame, SIZE_BYTES, len(frame), edits)
+    return INT32.pack(len(told)) + told
+
+
+def _shown_alone(frame: bytes, version: int, shown: Shown) -> bytes:
+    """`show_configs` of an answer that has brokers' results alone."""
+    decoded = decode_frame("response", _CONFIGS, version, frame[SIZE_BYTES:])
     for result in _objects(decoded.body["results"]):
-        if result["resourceType"] != _BROKER:
-            continue
         own = shown.broker(cast(str, result["resourceName"]))
         _replace(result, "errorMessage", shown.hide)
         for config in _objects(result["configs"]):
             for entry in (config, *_objects(config.get("synonyms", []))):
                 _show_value(entry, own, shown)
-    return _encoded(ApiKey.DESCRIBE_CONFIGS, version, decoded)
+    return _encoded(_CONFIGS, version, decoded)
 
 
 def hide_quorum_listeners(frame: bytes, version: int) -> bytes:

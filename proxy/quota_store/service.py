@@ -12,7 +12,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Final, Protocol
 
-from sluice.protocol.apis import ErrorCode
+from sluice.protocol.apis import ApiKey, ErrorCode
 from sluice.proxy.quota_store.client_quotas import (
     Alteration,
     Component,
@@ -23,6 +23,7 @@ from sluice.proxy.quota_store.client_quotas import (
     matching,
 )
 from sluice.proxy.quota_store.entities import MAX_NAME_BYTES, Parts, has_too_long_name, parts_of
+from sluice.proxy.quota_store.refused_alter import alter_refused_in_steps
 from sluice.proxy.quota_store.wire import (
     DescribeRequest,
     altered,
@@ -32,16 +33,22 @@ from sluice.proxy.quota_store.wire import (
 )
 from sluice.proxy.runtime.log import LineBudget, get_logger
 from sluice.proxy.runtime.tasks import in_turns
+from sluice.proxy.session.errors import RequestTooLarge
 from sluice.proxy.session.local_responses import QuotaQuestion
 from sluice.quotas.entity import QuotaEntity
 from sluice.quotas.limits.limits import QuotaLimits
+from sluice.quotas.steps import at_once
 
 Listed = tuple[QuotaEntity, Mapping[str, float], frozenset[str], bool]
 """an entity, its limits, which of them are in shadow mode, and whether it has `over_budget: refuse`"""
 _ENTRIES_PER_STEP: Final = 250
 """about a millisecond"""
 _SMALL_BYTES: Final = 4_096
-"""decoded at once, in about a millisecond; what is larger in a thread"""
+"""of an admin, decoded at once, in some 15 ms; what is larger in a thread"""
+_REFUSED_AT_ONCE_BYTES: Final = 1_024
+"""an alteration of who may not, in a millisecond at most"""
+MOST_REFUSALS_DUE: Final = 64
+"""longer ones of all connections that wait, of up to 64 KiB each"""
 _SHOWN: Final = 80
 """characters of a name"""
 _ENTITIES_SHOWN: Final = 5
@@ -87,6 +94,8 @@ class QuotaDesk:
         self.admins = admins
         self._refused_changes = LineBudget(_REFUSALS_PER_S)
         self._refused_describes = LineBudget(_REFUSALS_PER_S)  # apart: who asks often hides no change
+        self._refusing = asyncio.Lock()
+        self._refusals_due = 0
         self._left_out: frozenset[QuotaEntity] = frozenset()
 
     async def describe(
@@ -158,6 +167,8 @@ class QuotaDesk:
         Raises ProtocolError for a request that is none.
         """
         key, version, correlation_id = question.api_key, question.version, question.correlation_id
+        if question.user not in self.admins:
+            return await self._refusal(question, peer)
         if len(question.frame) <= _SMALL_BYTES:
             request = read_request(key, version, question.frame)
         else:
@@ -166,10 +177,6 @@ class QuotaDesk:
             try:
                 found = await self.describe(question.user, request.components, strict=request.strict)
             except QuotaApiError as error:
-                if error.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-                    self._log_refused(
-                        "quota_describe_refused", self._refused_describes, error, **_who(question, peer)
-                    )
                 return describe_refused(version, correlation_id, error.code, error.message)
             return await in_turns(described_in_steps(version, correlation_id, found))
         try:
@@ -182,6 +189,36 @@ class QuotaDesk:
         if len(results) <= _ENTRIES_PER_STEP:
             return altered(version, correlation_id, results)
         return await asyncio.to_thread(altered, version, correlation_id, results)
+
+    async def _refusal(self, question: QuotaQuestion, peer: str) -> bytes:
+        """The answer to one who may not ask. Raises ProtocolError as `answer`, and where so many wait for
+        theirs that they would be kept without bound.
+
+        A long one is read in steps, one at a time: who may not is not to have others wait, many of him
+        neither, nor what else runs in threads.
+        """
+        version, correlation_id, error = question.version, question.correlation_id, _not_admin(question.user)
+        if question.api_key == ApiKey.DESCRIBE_CLIENT_QUOTAS:
+            self._log_refused(
+                "quota_describe_refused", self._refused_describes, error, **_who(question, peer)
+            )
+            return describe_refused(version, correlation_id, error.code, error.message)
+        steps = alter_refused_in_steps(version, correlation_id, question.frame, error.code, error.message)
+        if len(question.frame) <= _REFUSED_AT_ONCE_BYTES:
+            answer = at_once(steps)
+        else:
+            if self._refusals_due >= MOST_REFUSALS_DUE:
+                raise RequestTooLarge(
+                    f"refused, as {MOST_REFUSALS_DUE} others that are read one after another"
+                )
+            self._refusals_due += 1
+            try:
+                async with self._refusing:
+                    answer = await in_turns(steps)
+            finally:
+                self._refusals_due -= 1
+        self._log_refused("quota_change_refused", self._refused_changes, error, **_who(question, peer))
+        return answer
 
     def _log_refused(self, event: str, lines: LineBudget, error: QuotaApiError, **who: str) -> None:
         """One who may not, or the wrong place to try it: worth a line, not a flood of them.
@@ -200,10 +237,12 @@ class QuotaDesk:
 
     def _check(self, principal: str | None) -> None:
         if principal is not None and principal not in self.admins:
-            raise QuotaApiError(
-                ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-                f"Cluster authorization failed: {principal} is not in quotas.admins of this proxy.",
-            )
+            raise _not_admin(principal)
+
+
+def _not_admin(principal: str) -> QuotaApiError:
+    message = f"Cluster authorization failed: {principal} is not in quotas.admins of this proxy."
+    return QuotaApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, message)
 
 
 def _who(question: QuotaQuestion, peer: str) -> dict[str, str]:

@@ -61,7 +61,8 @@ async def check_same(client: AIOKafkaClient, reader: TopicReader, name: str, fou
 
 
 async def watch(client: AIOKafkaClient, reader: TopicReader, name: str, found: bytes) -> Exception:
-    """Look again and again, until it is not the same any more. Returns why, as `check_policy` raises it.
+    """Look again and again, until it is not the same any more. Returns why, as `check_policy` raises it, or
+    what has failed unforeseen: who waits for it raises it, and so it is told once.
 
     Any broker is asked: one that is frozen answers late or never, while the topic's leader is well.
     """
@@ -71,12 +72,12 @@ async def watch(client: AIOKafkaClient, reader: TopicReader, name: str, found: b
         try:
             await check_same(client, reader, name, found)
             unanswered = 0
-        except TopicRefused as error:
-            return error
         except (KafkaError, OSError, TimeoutError, ProtocolError) as error:
             unanswered += 1
             if unanswered == _UNANSWERED:
                 return error
+        except Exception as error:  # TopicRefused, or unforeseen: let out here, it would be told twice
+            return error
 
 
 async def name_ids(client: AIOKafkaClient, own: OwnTopic) -> None:

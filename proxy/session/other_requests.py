@@ -32,7 +32,7 @@ from sluice.protocol.headers import SIZE_BYTES, refuse_size, request_body
 from sluice.protocol.request_layout import MAX_BYTES, check_layout
 from sluice.proxy.session.authentication import WHOLE_MAX_BYTES, Authentication
 from sluice.proxy.session.errors import LoginNotTaken, UnknownApi
-from sluice.proxy.session.gateway.address_rewrite import work_in_gateway
+from sluice.proxy.session.gateway.address_rewrite import is_slow, work_in_gateway
 from sluice.proxy.session.identity import Identity
 from sluice.proxy.session.in_flight import (
     CAP_VERSIONS,
@@ -159,6 +159,8 @@ class OtherRequests:
             work = TOKENS
         elif api_key not in OFFERED and not self._policy.pass_unknown_apis:
             raise UnknownApi("an API that this proxy does not know")
+        if found is not NONE and is_slow(api_key, frame_end - pos, found):
+            self._pace.await_broker()
         self._in_flight.append((
             correlation_id, api_key, version, self._identity.flow, frame_end - pos,
             now_ms, 0.0, timeout_ms, None, work,

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from sluice.protocol.apis import ApiKey
 from sluice.protocol.errors import UnsupportedVersion
 from sluice.protocol.headers import SIZE_BYTES
 from sluice.proxy.session.errors import RequestTooLarge
@@ -23,6 +24,9 @@ from sluice.usage.records import Flow, RequestRecord
 
 _OF_ANYBODY_BYTES: Final = 65_536
 """of who may not ask: his request is read only to refuse each part of it"""
+_BRAKE_MS_PER_KIB: Final = 60.0
+"""behind a change that was refused: reading what it names takes a millisecond, so one connection takes a
+sixtieth of the time. As behind what names the quota topic (own_topic/topic_acl.py)"""
 _OF_ADMINS_BYTES: Final = 8_388_608
 """more than 50,000 entities at once"""
 
@@ -100,3 +104,6 @@ class QuotaRequests:
             api_key, version, user, None,
         ))  # fmt: skip
         self._pace.broker_answered()
+        if api_key == ApiKey.ALTER_CLIENT_QUOTAS and user not in self._api.admins:
+            until_ms = now_ms + request_bytes / 1_024 * _BRAKE_MS_PER_KIB
+            self._pace.mute(until_ms, now_ms, None, at_boundary=True)

@@ -20,7 +20,7 @@ from sluice.protocol.throttle_field import raise_in_whole
 from sluice.proxy.session.authentication import WHOLE_MAX_BYTES, Authentication
 from sluice.proxy.session.errors import BrokerError, BrokerMalformed, contradiction, malformed_answer
 from sluice.proxy.session.fetch.responses import charge_fetch, tell_of_no_records
-from sluice.proxy.session.gateway.address_rewrite import AddressWork
+from sluice.proxy.session.gateway.address_rewrite import AddressWork, brake_ms, is_slow
 from sluice.proxy.session.identity import Identity
 from sluice.proxy.session.in_flight import (
     ADDRESSES,
@@ -293,9 +293,17 @@ class AnswerSide:
                 self._reader().begin_results(buf, pos, end, frame_end, now_ms)
             if self._addresses is not None and work is not NONE:
                 self._addresses.rewrite(buf, pos, end, frame_end, api_key, version, work)
+                if is_slow(api_key, entry[4], work):
+                    self._brake(frame_end - pos, work, now_ms)
         except MalformedFrame as error:
             raise malformed_answer(error, pos, api_key, version) from None
         return throttle_ms
+
+    def _brake(self, answer_bytes: int, work: AnswerWork, now_ms: float) -> None:
+        """The answer has come that was waited for; it took long to rewrite."""
+        self._pace.broker_answered()
+        until_ms = now_ms + brake_ms(answer_bytes, work)
+        self._pace.mute(until_ms, now_ms, None, at_boundary=self._requests.at_boundary)
 
     @staticmethod
     def _enough_arrived(

@@ -36,6 +36,7 @@ from sluice.protocol.apis import (
     OFFERED,
     PRODUCE,
     SHARE_FETCH,
+    ApiKey,
 )
 from sluice.protocol.errors import FrameTooLarge, MalformedFrame, UnsupportedVersion
 from sluice.protocol.headers import RESPONSE_HEAD_BYTES, request_body, response_body
@@ -46,6 +47,13 @@ from sluice.proxy.session.in_flight import ADDRESSES, CONFIGS, NONE, QUORUM, Ans
 
 _CUT_THROUGH: Final = frozenset({PRODUCE, FETCH, SHARE_FETCH})
 _MAX_ID_DIGITS: Final = 10
+_SHORT_BYTES: Final = 4 * 1024
+"""of a FindCoordinator: it names a thousand groups at most, whose brokers are rewritten in some 10 ms"""
+_BRAKE_MS_PER_KIB: Final = 8.0
+"""behind an answer of which the codec decodes brokers' results, 0.8 ms for each KiB in which nobody else is
+served: so one connection takes a tenth of the time"""
+_BRAKE_OF_ADDRESSES_MS_PER_KIB: Final = 3.0
+"""the same behind one in which only addresses are looked for, at 0.3 ms"""
 
 
 def work_in_gateway(
@@ -78,6 +86,19 @@ def work_in_gateway(
     if api_key == DESCRIBE_QUORUM:
         return QUORUM if version >= QUORUM_WITH_LISTENERS else NONE
     return ADDRESSES if carries_addresses(api_key, version) else NONE
+
+
+def is_slow(api_key: int, request_bytes: int, work: AnswerWork) -> bool:
+    """May the request have the gateway work long on its answer? Then nothing is begun behind it before that
+    has come: many at once would be worked on without a pause, whatever brake there is behind each."""
+    if work is ADDRESSES:
+        return api_key == ApiKey.FIND_COORDINATOR and request_bytes > _SHORT_BYTES
+    return work is CONFIGS or work is QUORUM
+
+
+def brake_ms(answer_bytes: int, work: AnswerWork) -> float:
+    """For how long nothing is begun behind an answer that `is_slow`."""
+    return answer_bytes / 1_024 * (_BRAKE_OF_ADDRESSES_MS_PER_KIB if work is ADDRESSES else _BRAKE_MS_PER_KIB)
 
 
 class AddressWork:

@@ -20,6 +20,7 @@ _MAX_HOST_CHARS: Final = 255
 _MAX_PORT: Final = 2**16 - 1
 _MAX_OUT_OF_RANGE_IDS: Final = 100
 """remembered for the log; beyond, ids are counted and forgotten"""
+_SMALL: Final = {ord(letter): letter.lower() for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
 
 
 class BrokerMap:
@@ -55,7 +56,7 @@ class BrokerMap:
         self._upstreams: dict[int, HostPort] = {}
         self._out_of_range: set[int] = set()
         self._real: re.Pattern[str] | None = None  # made when it is needed, as what follows
-        self._told: dict[str, str] = {}  # real address in small letters → what clients are told
+        self._told: dict[str, str] = {}  # real address, folded → what clients are told
         self.out_of_range_count = 0
         """how often an id outside the range was told as the bootstrap address"""
 
@@ -148,25 +149,31 @@ class BrokerMap:
         or the name of a class.
         """
         pattern = self._real or self._compile()
-        return pattern.sub(lambda found: self._told[found[0].lower()], value)
+        return pattern.sub(lambda found: self._told[_folded(found[0])], value)
 
     def known_as(self, address: str) -> str | None:
         """What clients are told in the place of `host:port` or a host; None if no such address is known."""
         if self._real is None:
             self._compile()
-        return self._told.get(address.lower())
+        return self._told.get(_folded(address))
 
     def _compile(self) -> re.Pattern[str]:
         brokers = [(real, self.advertised(node_id)) for node_id, real in self._upstreams.items()]
         told = {}
         for real, instead in [*((real, self.bootstrap) for real in self._bootstrap_upstreams), *brokers]:
-            told[in_text(real).lower()] = in_text(instead)
-            told[real[0].lower()] = instead[0]
+            told[_folded(in_text(real))] = in_text(instead)
+            told[_folded(real[0])] = instead[0]
         self._told = told
         telling = sorted((real for real in told if "." in real or ":" in real), key=len, reverse=True)
         anything = "|".join(map(re.escape, telling)) or r"(?!)"
-        self._real = re.compile(rf"(?<![\w.\-])(?:{anything})(?![\w\-]|\.\w)", re.IGNORECASE)
+        # As `_folded` does: Unicode's rules take the dotless i for an i, too, which no table of ours has.
+        self._real = re.compile(rf"(?<![\w.\-])(?ai:{anything})(?![\w\-]|\.\w)")
         return self._real
+
+
+def _folded(text: str) -> str:
+    """In small letters, as hosts' names are compared (RFC 4343): those of ASCII alone."""
+    return text.translate(_SMALL)
 
 
 @lru_cache(maxsize=1_024)

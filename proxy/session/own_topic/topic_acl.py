@@ -56,6 +56,15 @@ _NONE_OFFERED: Final = (0, -1)
 _ASKED_WITHIN_MS: Final = 2_000.0
 """The brokers are asked about an unknown id meanwhile; as long as a connection of a group may wait"""
 _LOOK_AGAIN_MS: Final = 20.0
+_MOST_WAITED_FOR: Final = 100
+"""unknown ids of one Produce: as many as the brokers are asked about at once. Who has just made topics names
+few; of more the Produce is refused at once, or each look at it would be long"""
+_PARTS_OF_BRAKE: Final = 10_000
+"""batches, or partitions in the answer, that a refused Produce has for BRAKE_MS: walked and answered some
+100 ms"""
+_PART_OF_ANSWER_BYTES: Final = 50
+_MOST_UNBRAKED: Final = 100
+"""of these; such a Produce costs about what one does that goes on"""
 MOST_DECODED_BYTES: Final = 16 * 1024
 """The codec takes up to 4 µs a byte, in which nobody else is served: a request as long as this some 50 ms
 where all its strings are empty, 5 where they are names."""
@@ -73,7 +82,7 @@ class TopicGuard:
 
     __slots__ = (
         "_asked_ms", "_brake_ms", "_drop", "_identity", "_in_flight", "_local", "_pace", "_records", "_topic",
-        "_usage", "then",
+        "_usage", "_waited_for", "then",
     )  # fmt: skip
 
     def __init__(
@@ -96,6 +105,7 @@ class TopicGuard:
         self._pace = pace
         self._usage = ProduceUsage()
         self._asked_ms = -inf  # since when the Produce at hand waits for the brokers' word on its ids
+        self._waited_for: frozenset[bytes] = frozenset()  # these, as of its last walk
         self._brake_ms = 0.0  # for so long nothing is read behind the request at hand
         self.then: Judge = _nobody
         """who judges what may pass"""
@@ -119,6 +129,8 @@ class TopicGuard:
         if api_key not in OWN_TOPIC_HARMLESS and self._identity.user not in self._topic.admins:
             if api_key == PRODUCE:
                 if _PRODUCE_MIN <= version <= _PRODUCE_MAX:
+                    if self._waited_for and self._still_waits(now_ms):
+                        return False
                     body = request_body(buf, client_id_end, min(end, frame_end), PRODUCE, version)
                     self._usage.read(buf, body, end, frame_end, version)
                     if not self._usage.heads_read:
@@ -126,11 +138,10 @@ class TopicGuard:
                     error_code = self._error_of_produce(buf, version)
                     if error_code == ErrorCode.UNKNOWN_TOPIC_ID and self._waits(now_ms):
                         return False
-                    self._asked_ms = -inf
+                    self._asked_ms, self._waited_for = -inf, frozenset()
+                    limit = min(end, frame_end)
                     if error_code:
-                        answer = self._refused_produce(
-                            buf, body, min(end, frame_end), version, correlation_id, error_code
-                        )
+                        answer = self._refused_produce(buf, body, limit, version, correlation_id, error_code)
             else:
                 if frame_end > end:
                     return False
@@ -163,6 +174,8 @@ class TopicGuard:
     def _waits(self, now_ms: float) -> bool:
         """A Produce by an unknown id waits until the brokers have said whose it is, and all behind it: if it
         were refused, and they were not, they would be stored before it."""
+        if len(self._waited_for) > _MOST_WAITED_FOR:
+            return False
         if self._asked_ms == -inf:
             self._asked_ms = now_ms
         until_ms = min(now_ms + _LOOK_AGAIN_MS, self._asked_ms + _ASKED_WITHIN_MS)
@@ -171,6 +184,13 @@ class TopicGuard:
         self._pace.mute(until_ms, now_ms, None, at_boundary=True)
         return True
 
+    def _still_waits(self, now_ms: float) -> bool:
+        """As `_waits`, without a walk, while an id of the last one is unknown: thousands of partitions would
+        else be walked fifty times a second."""
+        codes = {self._topic.error_of(each) for each in self._waited_for}
+        is_judged = ErrorCode.UNKNOWN_TOPIC_ID not in codes or ErrorCode.TOPIC_AUTHORIZATION_FAILED in codes
+        return not is_judged and self._waits(now_ms)
+
     def _error_of_produce(self, buf: bytearray, version: int) -> int:
         """0: the Produce that was walked has no batch for the topic, nor for one that may be it."""
         topic, batches = self._topic, self._usage.batches
@@ -178,12 +198,14 @@ class TopicGuard:
             name = topic.name_bytes
             is_own = any(buf[batch[0] : batch[1]] == name for batch in batches)
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_own else 0
-        others, code = topic.others, 0
-        for batch in batches:
-            topic_id = bytes(buf[batch[0] : batch[1]])
-            if topic_id not in others and code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-                code = topic.error_of(topic_id)
-        return code
+        others = topic.others
+        found = frozenset(
+            topic_id for batch in batches if (topic_id := bytes(buf[batch[0] : batch[1]])) not in others
+        )
+        if not found.isdisjoint(topic.own_ids):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        self._waited_for = frozenset(each for each in found if topic.error_of(each))
+        return ErrorCode.UNKNOWN_TOPIC_ID if self._waited_for else 0
 
     def _refused_produce(
         self, buf: bytearray, body: int, limit: int, version: int, correlation_id: int, error_code: int
@@ -193,10 +215,15 @@ class TopicGuard:
             which = f"{self._topic.name}, which is the proxy's own" if is_own else _ID_OF_NONE
             raise OwnTopicTouched(f"an unacknowledged Produce to {which}")
         own = f"Topic authorization failed: {self._topic.name} is the proxy's own."
-        return refuse_produce(
+        answer = refuse_produce(
             buf, body, limit, version, correlation_id,
             error_code=error_code, message=own if is_own else UNKNOWN_ID, throttle_ms=0,
         )  # fmt: skip
+        # By what it cost, not by its bytes: records are not looked at.
+        parts = max(len(self._usage.batches), len(answer) // _PART_OF_ANSWER_BYTES)
+        if parts > _MOST_UNBRAKED:
+            self._brake_ms = BRAKE_MS * parts / _PARTS_OF_BRAKE
+        return answer
 
     def _answer(
         self, buf: bytearray, pos: int, frame_end: int, api_key: int, version: int, correlation_id: int,

@@ -11,6 +11,7 @@ from aiokafka.errors import KafkaConnectionError
 from sluice.proxy.config.quotas import QuotaTopicOptions
 from sluice.proxy.kafka_client.clients import TopicRefused
 from sluice.proxy.quota_store import topic as quota_topic
+from sluice.proxy.quota_store import topic_connection
 from sluice.proxy.quota_store.audit import QuotaAudit
 from sluice.proxy.quota_store.topic import QuotaTopic
 from testkit.proxy.local_proxy import until
@@ -76,3 +77,16 @@ async def test_while_no_broker_is_reached_there_is_none(
     await until(lambda: Client.made[0].is_closed)
     run.cancel()
     await until(lambda: run.done() and all(each.is_closed for each in Client.made))
+
+
+@pytest.mark.parametrize("error", [TopicRefused("another one"), ValueError("unforeseen")])
+async def test_what_ends_the_looks_is_handed_to_who_waits_for_it_and_told_there_alone(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(topic_connection, "_LOOK_S", 0.0)
+    monkeypatch.setattr(topic_connection, "check_same", fails)
+    nobody: Any = None
+    assert await topic_connection.watch(nobody, nobody, "quotas", b"") is error

@@ -105,11 +105,13 @@ def test_who_has_much_refused_behind_a_long_poll_is_not_read_on_until_it_is_answ
     many = produce({OWN: [(number, None) for number in range(1_000)] + [(0, record_batch(b"x"))]})
     for _ in range(100):
         shell.client_sends(many)
+        shell.advance(200)  # the brake behind each
     assert DUE_BYTES < shell.session.due_bytes < DUE_BYTES + 100_000
     states = [shell.state]
     shell.broker_sends(fetch_answer_of(100, correlation_id=1))
     assert shell.session.due_bytes == 0
-    assert [*states, shell.state] == [State.AWAITING_BROKER, State.READING]
+    assert [*states, shell.state] == [State.AWAITING_BROKER, State.MUTED], "the next one has been refused"
+    shell.advance(100 * 200)
     assert len(correlation_ids(shell.to_client)) == 1 + 100
 
 

@@ -11,6 +11,8 @@ import structlog
 
 from sluice.proxy.quota_store.client_quotas import Alteration, Result, alter
 from sluice.proxy.session.causes import DisconnectCause
+from sluice.proxy.session.policy import QuotaApi, SessionPolicy
+from sluice.proxy.session.session import Session
 from sluice.quotas.entity import QuotaEntity
 from sluice.quotas.limits.limits import QuotaLimits
 from testkit.access_log.finished import Finished
@@ -18,6 +20,7 @@ from testkit.frames.frames import METADATA, decoded, fetch, fetch_answer_of, pro
 from testkit.frames.wire import Wire
 from testkit.peers.fault_broker import BrokerSide, FaultBroker, answer_to, answers
 from testkit.proxy.local_proxy import LocalProxy, until
+from testkit.proxy.playbook import Shell, shared_of
 
 pytestmark = pytest.mark.asyncio
 ADMIN = frozenset({"ANONYMOUS"})
@@ -295,6 +298,24 @@ async def test_who_may_not_ask_may_not_ask_much() -> None:
             await client.send(alter_of("b" * 70_000, 5.0, version=1))
             await client.rest()
             assert (await proxy.end()).cause is DisconnectCause.FRAME_TOO_LARGE
+
+
+@pytest.mark.parametrize("is_admin", [True, False])
+async def test_behind_a_refused_change_the_connection_waits_by_its_size(is_admin: bool) -> None:
+    api = QuotaApi(ADMIN if is_admin else frozenset())
+    session = Session(shared_of(LIMITS), SessionPolicy(quota_api=api), "10.0.0.1")
+    shell = Shell(session)
+    for asked, mute_ms in ((alter_of("b" * 10_000, 5.0), 590), (describe(), 0)):
+        del shell.to_broker[:]
+        follower = request(METADATA, 12, {}, correlation_id=9)
+        shell.client_sends(asked + follower)
+        assert session.take_question() is not None
+        session.answer_question(b"answer", shell.now_ms)
+        shell.advance(0 if is_admin or not mute_ms else mute_ms - 10)
+        shell._resume()
+        assert bytes(shell.to_broker) == (b"" if mute_ms and not is_admin else follower)
+        shell.advance(20)
+        assert shell.to_broker == follower
 
 
 async def test_a_question_is_counted_as_a_request() -> None:

@@ -159,6 +159,25 @@ def test_real_addresses_in_a_text_are_hidden_and_nothing_else(real: str, hidden:
     assert known().hide(real) == hidden
 
 
+@pytest.mark.parametrize("letter", ["\u0131", "\u0130", "\u017f", "\u212a"])
+def test_a_letter_that_unicode_takes_for_one_of_an_address_makes_it_another_name(letter: str) -> None:
+    brokers = ports()
+    brokers.learn(1, "kafka-1.inside.example", 9092)
+    for plain in "iks":
+        odd = "kafka-1.inside.example:9092".replace(plain, letter)
+        assert brokers.hide(odd) == odd
+        assert brokers.known_as(odd) is None
+    assert brokers.hide(f"KAFKA-1.inside.example:9092 {letter}") == f"gateway.example:9101 {letter}"
+
+
+def test_a_host_that_is_no_ascii_is_hidden_as_it_was_learnt() -> None:
+    brokers = ports()
+    brokers.learn(1, "BR\u00d6KER.inside", 9092)
+    for real in ("BR\u00d6KER.inside:9092", "br\u00d6ker.INSIDE:9092"):
+        assert brokers.hide(real) == brokers.known_as(real) == "gateway.example:9101"
+    assert brokers.hide("\u00e9BR\u00d6KER.inside") == "\u00e9BR\u00d6KER.inside"
+
+
 def test_what_is_learnt_later_is_hidden_too() -> None:
     brokers = ports()
     assert brokers.hide("b9.internal:1") == "b9.internal:1"

@@ -8,6 +8,7 @@ import pytest
 
 from sluice.protocol.apis import ApiKey
 from sluice.protocol.codec.wire import uuid_text
+from sluice.protocol.produce import ProduceUsage
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.own_topic.own_topic import OwnTopic
 from testkit.frames.frames import METADATA, answer, request
@@ -28,6 +29,7 @@ NEW = bytes(range(200, 216))
 """of a topic that was made a moment ago"""
 NEW_TEXT = uuid_text(NEW)
 UNKNOWN = 100
+MADE_UP = [uuid_text(number.to_bytes(16, "big")) for number in range(1_000, 2_000)]
 
 
 def named(topics: Any, version: int = 12) -> tuple[bytes, bytes]:
@@ -150,6 +152,76 @@ def test_a_produce_by_an_unknown_id_waits_for_the_brokers_word_and_all_behind_it
     one.advance(20)
     assert one.to_broker == sent + request(METADATA, 12)
     assert not one.to_client
+
+
+def test_a_produce_that_waits_is_walked_when_it_comes_and_when_it_goes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Thousands of partitions, walked anew every 20 ms, took all of the process's time."""
+    walked: list[int] = []
+    read = ProduceUsage.read
+
+    def noted(usage: ProduceUsage, *where: Any) -> None:
+        walked.append(1)
+        read(usage, *where)
+
+    monkeypatch.setattr(ProduceUsage, "read", noted)
+    one = shell()
+    topic = one.shared.own_topic
+    assert topic is not None
+    one.client_sends(produce_to([OTHER_TEXT, NEW_TEXT], 13))
+    for _ in range(50):
+        topic.wanted.clear()
+        one.advance(20)
+        assert list(topic.wanted) == [NEW], "it is asked about anew: of another broker perhaps"
+    assert (len(walked), bytes(one.to_client)) == (1, b"")
+    topic.learn(NEW, "orders-2")
+    one.advance(20)
+    assert (len(walked), bytes(one.to_client)) == (2, b"")
+    assert one.to_broker
+
+
+def test_a_produce_whose_unknown_id_turns_out_to_be_the_own_topics_is_refused_so() -> None:
+    one = shell()
+    topic = one.shared.own_topic
+    assert topic is not None
+    one.client_sends(produce_to([NEW_TEXT, MADE_UP[0]], 13))
+    topic.is_known_as(NEW)
+    one.advance(20)
+    assert not one.to_broker
+    for response in body_of(PRODUCE, 13, one.to_client)["responses"]:
+        assert response["partitionResponses"][0]["errorCode"] == REFUSED
+
+
+@pytest.mark.parametrize(("count", "waits"), [(100, True), (101, False)])
+def test_a_produce_by_very_many_unknown_ids_does_not_wait(count: int, waits: bool) -> None:
+    one = shell()
+    topic = one.shared.own_topic
+    assert topic is not None
+    one.client_sends(produce_to(MADE_UP[:count], 13))
+    assert len(topic.wanted) == count, "who tries again finds them named"
+    assert (not one.to_client) == waits
+    one.advance(2_000)
+    responses = body_of(PRODUCE, 13, one.to_client)["responses"]
+    assert {each["partitionResponses"][0]["errorCode"] for each in responses} == {UNKNOWN}
+    assert not one.to_broker
+
+
+@pytest.mark.parametrize(("count", "version"), [(1_000, 13), (1_000, 12), (1, 13)])
+def test_behind_a_refused_produce_the_connection_waits_by_what_it_cost(count: int, version: int) -> None:
+    one = shell()
+    topics = MADE_UP[:count] if version >= 13 else [NAME, *(f"t{number}" for number in range(count - 1))]
+    one.client_sends(produce_to(topics, version))
+    one.advance(0 if count > 100 or version < 13 else 2_000)
+    assert one.to_client
+    del one.to_client[:]
+    follower = request(METADATA, 12, correlation_id=2)
+    one.client_sends(follower)
+    if count > 1:
+        one.advance(90)
+        assert not one.to_broker
+        one.advance(40)
+    assert one.to_broker == follower
 
 
 def test_admins_may_use_ids_that_nobody_has_named() -> None:
