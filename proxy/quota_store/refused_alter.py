@@ -97,7 +97,7 @@ class _Request:
         return self._parts % _PARTS_PER_STEP == 0
 
     def count(self, element_min_bytes: int) -> int:
-        """Of an array, which is not null."""
+        """How many elements the array here has, which is not null."""
         count_of = compact_array_count if self._flexible else array_count
         count, self._pos = count_of(self._frame, self._pos, self._end, element_min_bytes)
         if count < 0:
@@ -149,5 +149,5 @@ class _Request:
         return (encode_varint(len(raw) + 1) if self._flexible else INT16.pack(len(raw))) + raw
 
     def written_count(self, count: int) -> bytes:
-        """Of an array."""
+        """An array's number of elements."""
         return encode_varint(count + 1) if self._flexible else INT32.pack(count)
