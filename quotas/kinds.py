@@ -103,6 +103,15 @@ class KindSpec:
         """The limit in units per second."""
         return limit / self.limit_span_s
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether its limits are whole numbers alone."""
+        try:
+            self.validated(self.config_key, 0.5)
+        except ValueError:
+            return True
+        return False
+
 
 _ROWS: Final = (
     KindSpec(

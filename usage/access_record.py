@@ -55,6 +55,10 @@ class ColumnType(Enum):
     DOUBLE = "double"
 
 
+MOST: Final = {ColumnType.INT: 10**8, ColumnType.LONG: 10**14, ColumnType.DOUBLE: 1e11}
+"""of what was used or how long it took, in a row that is written, in its column's unit; the least is 0. It is
+a tenth at most of what the job takes for damage (recalibration/log/reason.py): a client may ask for 10¹²
+partitions, or a thousand answers after 24 days, and would have the rows of all thrown away with its own"""
 CODES: Final = {ColumnType.INT: "i", ColumnType.LONG: "q", ColumnType.DOUBLE: "d"}
 """of `struct` and `array`, for numbers that are packed"""
 
@@ -150,8 +154,7 @@ ROLLUP_COLUMNS: Final = (
     Column(
         "mutations",
         _D,
-        "partitions created or deleted (KIP-599), of users with a limit on them; below 0 where the broker "
-        "refused what an earlier window has",
+        "partitions created or deleted (KIP-599), of users with a limit on them, as the broker answered",
     ),
     Column("producer_ids_new", _I, "producer ids admitted for the first time"),
     Column("producer_ids_refused", _I, "requests refused because of their producer ids"),

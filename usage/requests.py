@@ -14,12 +14,21 @@ from array import array
 from collections.abc import Iterable, Sequence
 from math import log
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from sluice.usage.access_record import CODES, REQUEST_COLUMNS, STEPS_PER_MS, Column, Columns
+from sluice.usage.access_record import (
+    CODES,
+    MOST,
+    REQUEST_COLUMNS,
+    STEPS_PER_MS,
+    Column,
+    Columns,
+    ColumnType,
+)
 from sluice.usage.flow import MAX_CLIENT_ID, AccessFlow
 from sluice.usage.records import RequestRecord, Unanswered, finished_ms_of
 
+_Number = TypeVar("_Number", int, float)
 SAMPLE: Final = "sample"
 FAILED: Final = "failed"
 THROTTLED: Final = "throttled"
@@ -100,6 +109,9 @@ class RequestRows:
         # fmt: on
         origins = [flow.origin for flow in flows]
         weight = 1.0 / self._share if self._share else 0.0
+        # The job multiplies by it; of a sample that takes a request in a million two gigabytes are a lot.
+        most_bytes = int(MOST[ColumnType.LONG] / max(weight, 1.0))
+        most_ms = MOST[ColumnType.DOUBLE] / max(weight, 1.0)
         columns: Columns = (
             finished_ms,
             [self._proxy] * len(records),
@@ -110,11 +122,11 @@ class RequestRows:
             api_keys,
             versions,
             [flow.named_topic() if flow.topic_id else flow.topic for flow in flows],
-            request_bytes,
-            response_bytes,
-            _rounded(upstream_ms, STEPS_PER_MS["upstream_ms"]),
-            _rounded(held_ms, STEPS_PER_MS["held_ms"]),
-            _rounded(throttle_ms, STEPS_PER_MS["throttle_ms"]),
+            _bounded(request_bytes, most_bytes),
+            _bounded(response_bytes, most_bytes),
+            _rounded(_bounded(upstream_ms, most_ms), STEPS_PER_MS["upstream_ms"]),
+            _rounded(_bounded(held_ms, most_ms), STEPS_PER_MS["held_ms"]),
+            _rounded(_bounded(throttle_ms, most_ms), STEPS_PER_MS["throttle_ms"]),
             ["" if sensor is None else sensor.level.value for sensor in sensors],
             whys,
             [weight if why == SAMPLE else 1.0 for why in whys],
@@ -151,6 +163,10 @@ def _packed(column: Column, values: Sequence[Any]) -> Sequence[Any]:
     """Numbers are, for objects are dear to a thread on another core: it has to fetch each of them."""
     code = CODES.get(column.type)
     return values if code is None else array(code, struct.pack(f"{len(values)}{code}", *values))
+
+
+def _bounded(values: Sequence[_Number], most: _Number) -> Sequence[_Number]:
+    return values if max(values) <= most else [min(value, most) for value in values]
 
 
 def _rounded(times_ms: Sequence[float], steps: float) -> Sequence[float]:

@@ -26,7 +26,7 @@ from sluice.proxy.access_log.runs import (
     take,
     totals,
 )
-from sluice.usage.access_record import LIMIT_KEYS, ROLLUP_COLUMNS, STEPS_PER_MS, ColumnType
+from sluice.usage.access_record import LIMIT_KEYS, MOST, ROLLUP_COLUMNS, STEPS_PER_MS, ColumnType
 from sluice.usage.flow import Key
 from sluice.usage.index import API_CLASS, CLIENT_ID, OTHER, USER, FlowCost, may_have_another, most_of_user
 from sluice.usage.rollup import Chunk, Limits, LimitsOf, Window
@@ -39,6 +39,7 @@ _OWN: Final = 0
 _MOST_BUCKETS: Final = 1_000
 """that are known, and twice as many as there are places: else those of all who ever came would be kept"""
 _DOUBLES: Final = frozenset(column.name for column in ROLLUP_COLUMNS if column.type is ColumnType.DOUBLE)
+_MOST: Final = {column.name: MOST[column.type] for column in ROLLUP_COLUMNS if column.type in MOST}
 _BYTES: Final = frozenset({"request_bytes", "response_bytes"})
 _NO_COST: Final = FlowCost(0.0, 0.0, 0.0)
 Find: TypeAlias = Callable[[Sequence[Key]], Iterable[int]]
@@ -135,6 +136,7 @@ class WindowSums:
         folded = compute.sum(rows["connections"].filter(compute.equal(places, OTHER))).as_py() or 0
         if others:
             places = _add_others(rows, places, others, pause)
+        _bound(rows)
         rows |= self._limits_in_force(window, places, pause)
         return Sums(places, rows, folded)
 
@@ -289,6 +291,17 @@ def _round(rows: dict[str, pa.Array]) -> None:
     for name, steps in STEPS_PER_MS.items():
         if name in rows:
             rows[name] = compute.divide(compute.round(compute.multiply(rows[name], steps)), steps)
+
+
+def _bound(rows: dict[str, pa.Array]) -> None:
+    """What clients can have written stays within reason; nearly always it is."""
+    for name, column in rows.items():
+        found = compute.min_max(column).as_py()
+        if len(column) and not 0 <= found["min"] <= found["max"] <= _MOST[name]:
+            rows[name] = compute.max_element_wise(
+                compute.min_element_wise(column, pa.scalar(_MOST[name], column.type)),
+                pa.scalar(0, column.type),
+            )
 
 
 def _same(value: int, count: int) -> pa.Array:

@@ -1,6 +1,7 @@
 """Which numbers of a log's row are beyond all reason: another program wrote them, or a disk has failed.
 
-A row is of 10 s, or of one request. Kafka's "none" is -1; mutations may be below 0. NaN is above all.
+A row is of 10 s, or of one request. Kafka's "none" is -1; mutations of older proxies may be below 0. NaN is
+above all. No client can bring a proxy's rows near these bounds (MOST in usage/access_record.py).
 """
 
 from __future__ import annotations

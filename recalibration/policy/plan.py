@@ -354,23 +354,14 @@ def _is_held_back(entry: PlanEntry) -> bool:
 
 def _rounded_down(key: str, limit: float) -> float:
     """A share of what there is, never above it; whole where fractions are refused, and 1 at least."""
-    return float(max(1, floor(limit))) if _is_whole(KIND_BY_KEY[key]) else limit
-
-
-def _is_whole(kind: QuotaKind) -> bool:
-    spec = KINDS[kind]
-    try:
-        spec.validated(spec.config_key, 0.5)
-    except ValueError:
-        return True
-    return False
+    return float(max(1, floor(limit))) if KINDS[KIND_BY_KEY[key]].is_whole else limit
 
 
 def _rounded(kind: QuotaKind, rate_per_s: float) -> float:
     """As a limit: whole where fractions are refused or would be noise, never rounded down to nothing."""
     spec = KINDS[kind]
     limit = rate_per_s * spec.limit_span_s
-    if _is_whole(kind):
+    if spec.is_whole:
         return float(max(1, ceil(limit)))
     return float(ceil(limit)) if limit >= _WHOLE_FROM else float(f"{limit:.3g}")
 

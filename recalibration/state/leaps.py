@@ -22,7 +22,7 @@ def leap_before(known: Iterable[date], latest: date) -> date | None:
     for day in sorted((day for day in known if day < latest), reverse=True):
         if (latest - after).days >= LEAP_DAYS:
             return None
-        if (after - day).days > LEAP_DAYS:
+        if (after - day).days >= LEAP_DAYS:
             return day
         after = day
     return None

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 _FOLDERS: Final = ("state", "windows", "standing", "beats", "plans")
-_FILES: Final = ("LATEST", ".lock", "peaks.json", "grants.json")
+_FILES: Final = ("LATEST", ".lock", "peaks.json", "grants.json", "rolled_back.json")
 
 
 def check_places(out: str) -> None:

@@ -21,12 +21,15 @@ from sluice.proxy.cli.plan.file import PlanFile, PlannedLimit, is_plan, parse_pl
 from sluice.proxy.cli.plan.ledger import (
     add_cuts,
     add_grants,
+    add_rolled_back,
     cuts_of_night,
     cuts_of_week,
     folder_of,
     forget_cuts,
     forget_grants,
+    forget_rolled_back,
     newer_plan,
+    rolled_back,
     take_back_cuts,
 )
 from sluice.proxy.cli.plan.nightly import cuts_in
@@ -60,7 +63,7 @@ class RolledBack:
     found: list[Difference]
     others: list[str] = field(default_factory=list)
     """limits that somebody has changed since, given a schedule, or put in shadow mode, and that stay; grants
-    that end: a sentence for each"""
+    that end: a sentence for each; and how many are put back, and left alone for a while"""
 
 
 def plan_file_of(path: Path) -> Path | None:
@@ -142,7 +145,7 @@ def _applied(
     choice = choose(plan, now, today, bounds, reviews, written)
     found = list(differences(now, choice.wanted))
     if not dry_run:
-        _note(plan, place, choice, today, bounds)
+        _note(plan, place, choice, today, bounds, reviews)
     if found and not dry_run:
         replaced = (
             Replaced(limit.whom, limit.key, now.limits.get(limit.whom, {}).get(limit.key), limit.proposed)
@@ -208,13 +211,20 @@ def apply_unattended(
             is_unattended=True,
             cuts_of_week=cuts_of_week(folder, where, now),
             cuts_of_night=cuts_of_night(folder, where, now),
+            rolled_back=rolled_back(folder, now),
         )
         return _applied(plan, place, record, bounds, reviews or Reviews(), dry_run, now)
 
 
-def _note(plan: PlanFile, place: Place, choice: Choice, today: date, bounds: Bounds) -> None:
+def _note(
+    plan: PlanFile, place: Place, choice: Choice, today: date, bounds: Bounds, reviews: Reviews
+) -> None:
     """What later nights must know, on disk before anything is changed."""
     folder = folder_of(Path(plan.source))
+    included = [limit for limit in plan.limits if limit.whom in reviews.named]
+    included += [] if bounds.is_unattended else choice.granted
+    if included:
+        forget_rolled_back(folder, [(limit.entity, limit.key) for limit in included])
     if choice.granted:
         add_grants(folder, choice.granted, today)
     if not bounds.is_unattended:
@@ -225,13 +235,23 @@ def _note(plan: PlanFile, place: Place, choice: Choice, today: date, bounds: Bou
         add_cuts(folder, _id_of(place), today, cuts)
 
 
-def roll_back(plan: Path, place: Place, *, record: Path | None = None, dry_run: bool = False) -> RolledBack:
-    """Put back what a plan has replaced at this place. Raises PlanRefused if nothing is on record."""
+def roll_back(
+    plan: Path,
+    place: Place,
+    *,
+    record: Path | None = None,
+    dry_run: bool = False,
+    today: date | None = None,
+) -> RolledBack:
+    """Put back what a plan has replaced at this place, where no unattended night changes it for 14 days.
+
+    Raises PlanRefused if nothing is on record.
+    """
     with _alone(place, dry_run):
-        return _rolled_back(plan, place, record, dry_run)
+        return _rolled_back(plan, place, record, dry_run, today or datetime.now(UTC).date())
 
 
-def _rolled_back(plan: Path, place: Place, record: Path | None, dry_run: bool) -> RolledBack:
+def _rolled_back(plan: Path, place: Place, record: Path | None, dry_run: bool, today: date) -> RolledBack:
     kept = PlanRecord(record or plan.with_name(RECORD))
     replaced = kept.of(_id_of(place))
     if not replaced:
@@ -267,14 +287,23 @@ def _rolled_back(plan: Path, place: Place, record: Path | None, dry_run: bool) -
         now.refusing & {whom for whom, its in limits.items() if its},
     )
     found = list(differences(now, wanted))
-    of = [(json.dumps(dict(one.whom), ensure_ascii=False, sort_keys=True), one.key) for one in replaced]
-    ended = forget_grants(folder_of(plan), of, dry_run=dry_run)  # or the next night would go there again
+    folder = folder_of(plan)
+    ended = forget_grants(folder, map(_limit_of, replaced), dry_run=dry_run)
     others += [f"no longer granted: {described(whom_of_key(entity))}: {key}" for entity, key in ended]
+    undone = [one for one in replaced if wanted.limits.get(one.whom, {}).get(one.key) == one.before]
+    if undone:  # the next night would go there again, and each night
+        until = add_rolled_back(folder, map(_limit_of, undone), today, dry_run=dry_run)
+        count = f"{len(undone)} limit{'' if len(undone) == 1 else 's'}"
+        others.append(f"left alone by unattended nights until {until}, or --include: {count}")
     if not dry_run:
         if found:
             place.become(wanted, found, in_part=True)
         kept.forget(_id_of(place))
     return RolledBack(found, others)
+
+
+def _limit_of(one: Replaced) -> tuple[str, str]:
+    return json.dumps(dict(one.whom), ensure_ascii=False, sort_keys=True), one.key
 
 
 def record_of(plan: PlanFile, record: Path | None) -> Path:

@@ -10,20 +10,21 @@ half: refused; and were the bound at 70 %: the total falls by 12 × 300 = 3,600 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
 from math import floor, inf
 from types import MappingProxyType
 from typing import Final
 
+from sluice.proxy.cli.plan.after import listing_after, takers_of
 from sluice.proxy.cli.plan.file import PlanFile, PlannedLimit, cannot_be_named
 from sluice.proxy.cli.plan.nightly import allowed_tonight, those_with_room, weight_of
 from sluice.proxy.cli.quotas.edit import Whom
-from sluice.proxy.cli.quotas.listing import KAFKA_KEYS, Listing, described, merged
+from sluice.proxy.cli.quotas.listing import KAFKA_KEYS, Listing, described
 from sluice.proxy.cli.quotas.lookup import limits_of
-from sluice.quotas.entity_key import LimitOrigin, in_force, key_of, match_of, origin_of
-from sluice.quotas.kinds import KINDS, Scope
+from sluice.quotas.entity_key import LimitOrigin, in_force, origin_of
+from sluice.quotas.kinds import KINDS
 from sluice.quotas.limits.limits import QuotaLimits
 
 SHARES_FROM: Final = 10
@@ -64,6 +65,8 @@ class Bounds:
     """key → what unattended nights have cut in the last seven days"""
     cuts_of_night: Mapping[str, float] = field(default_factory=dict)
     """key → what of it today, by a night that is run again"""
+    rolled_back: Mapping[tuple[str, str], date] = field(default_factory=dict)
+    """(entity, key) of what a person has rolled back → the last date on which no night changes it"""
     skip_changed: bool = False
     """leave limits out that have changed since the plan was made, rather than refuse it"""
 
@@ -118,7 +121,7 @@ def choose(
     before = limits_of(now)
     plan = _told_by_origin(plan, before)
     choice = Choice(wanted=now)
-    changed = _sorted(plan, before, reviews, written, choice)
+    changed = _sorted(plan, before, bounds, reviews, written, choice)
     if changed and not bounds.skip_changed:
         raise PlanRefused(
             f"{plan.source}: is stale: {_count(len(changed), 'limit')} changed since it was made "
@@ -135,13 +138,14 @@ def choose(
             f"{plan.source}: {_count(len(choice.chosen), 'change')}, and --max-changes is "
             f"{bounds.max_changes}; look at them with --dry-run, then raise it"
         )
-    choice.wanted = _wanted(now, before, choice.chosen)
+    choice.wanted = listing_after(now, before, choice.chosen)
     return choice
 
 
 def _sorted(
     plan: PlanFile,
     before: QuotaLimits,
+    bounds: Bounds,
     reviews: Reviews,
     written: Mapping[tuple[Whom, str], float],
     choice: Choice,
@@ -154,7 +158,9 @@ def _sorted(
         if planned.proposed == planned.current and not may_be_granted:
             continue
         limit = planned
-        is_reviewed = reviews.all or limit.whom in reviews.named
+        until = bounds.rolled_back.get((limit.entity, limit.key))
+        # A timer may have --include-reviews, too; a name is a person's word of this one.
+        is_reviewed = (reviews.all and until is None) or limit.whom in reviews.named
         found = in_force(before, limit.kind, limit.entity)
         unnamable = cannot_be_named(limit.whom) or _not_there(now, limit, found)
         may_be_granted &= unnamable is None
@@ -183,6 +189,8 @@ def _sorted(
             if is_reviewed or not stays:
                 changed.append(limit)
             choice.left_out.append((limit, limit.was_and_is(is_now)))
+        elif until is not None and not is_reviewed:
+            choice.left_out.append((limit, f"was rolled back; left as it is until {until}, or --include"))
         else:
             _go_on(limit, is_now, choice)
     return changed
@@ -338,7 +346,7 @@ def _leave_out_what_cannot_be(
             )
         else:
             chosen, later = those_with_room(as_it_is, candidates)
-        takers = _takers(plan, before, now, chosen)
+        takers = takers_of(plan, before, now, chosen)
         if not takers:
             choice.chosen = chosen
             choice.left_out += later
@@ -355,37 +363,6 @@ def _leave_out_what_cannot_be(
             if (limit.key, limit.entity) in takers
         ]
         candidates = kept
-
-
-def _takers(
-    plan: PlanFile, before: QuotaLimits, now: Listing, chosen: Sequence[PlannedLimit]
-) -> dict[tuple[str, str], str]:
-    """(key, entity) of limits that would take clients which had one by a default → who would be taken:
-    alice's own comes before that of the default user's client ids."""
-    proposed = {(limit.kind, limit.entity): limit.proposed for limit in chosen}
-    after = limits_of(_wanted(now, before, chosen))
-    takers: dict[tuple[str, str], str] = {}
-    for limit in plan.limits:
-        if KINDS[limit.kind].scope is Scope.IPS:
-            continue
-        was = in_force(before, limit.kind, limit.entity)
-        is_then = in_force(after, limit.kind, limit.entity)
-        wanted = proposed.get((limit.kind, limit.entity), None if was is None else was[0])
-        match = match_of(after, limit.kind, limit.entity)
-        if match is not None and wanted is not None and (is_then is None or is_then[0] != wanted):
-            takers[limit.key, key_of(match.bucket)] = described(limit.whom)
-    return takers
-
-
-def _wanted(now: Listing, before: QuotaLimits, chosen: Iterable[PlannedLimit]) -> Listing:
-    limits: dict[Whom, dict[str, float]] = {}
-    shadow: dict[Whom, frozenset[str]] = {}
-    for limit in chosen:
-        limits.setdefault(limit.whom, {})[limit.key] = limit.proposed
-        found = in_force(before, limit.kind, limit.entity)
-        if found is not None and found[1]:
-            shadow[limit.whom] = shadow.get(limit.whom, frozenset()) | {limit.key}
-    return merged(now, Listing(limits, shadow))
 
 
 def _names(limits: list[PlannedLimit]) -> str:

@@ -1,7 +1,9 @@
-"""What outlives one plan, beside the job's plans: cuts of unattended nights, and what persons have granted.
+"""What outlives one plan, beside the job's plans: cuts of unattended nights, what persons have granted, and
+what they have rolled back.
 
-    OUT/unattended.json   place → key → (date, limits cut by in all), of the last seven dates
-    OUT/grants.json       {"grants": [{"entity", "key", "up_to", "until"}]}: the job reads it each night
+    OUT/unattended.json    place → key → (date, limits cut by in all), of the last seven dates
+    OUT/grants.json        {"grants": [{"entity", "key", "up_to", "until"}]}: the job reads it each night
+    OUT/rolled_back.json   {"rolled_back": [{"entity", "key", "until"}]}: no unattended night changes these
 
 Written whole, and renamed into place.
 """
@@ -25,10 +27,12 @@ WEEK: Final = timedelta(days=7)
 GRANT: Final = timedelta(days=14)
 _CUTS: Final = "unattended.json"
 _GRANTS: Final = "grants.json"
+_ROLLED_BACK: Final = "rolled_back.json"
 _PLANS: Final = "plans"
 _REMEDIES: Final = {
     _CUTS: "put it back from a backup, or remove it: the week of what nights may cut begins anew then",
     _GRANTS: "put it back from a backup, or remove it: what persons have granted is lost then",
+    _ROLLED_BACK: "put it back from a backup, or remove it: what persons rolled back is changed again then",
 }
 Limit: TypeAlias = tuple[str, str]
 """entity (quotas/entity_key.py), key"""
@@ -113,6 +117,42 @@ def forget_grants(folder: Path, of: Iterable[Limit], *, dry_run: bool = False) -
     if gone and not dry_run:
         _write(folder / _GRANTS, {"grants": list(kept.values())})
     return gone
+
+
+def rolled_back(folder: Path, today: date) -> dict[Limit, date]:
+    """What persons have rolled back, and until when no unattended night changes it. Raises ConfigError."""
+    return {limit: until for limit, until in _rolled_back(folder).items() if until >= today}
+
+
+def add_rolled_back(folder: Path, of: Iterable[Limit], today: date, *, dry_run: bool = False) -> date:
+    """A person has; from now on these are left alone. Returns until when. Raises ConfigError."""
+    until = today + GRANT
+    kept = rolled_back(folder, today) | dict.fromkeys(of, until)
+    if not dry_run:
+        _write_rolled_back(folder, kept)
+    return until
+
+
+def forget_rolled_back(folder: Path, of: Iterable[Limit]) -> None:
+    """A person has included these in a plan. Raises ConfigError."""
+    kept = _rolled_back(folder)
+    if [limit for limit in dict.fromkeys(of) if kept.pop(limit, None) is not None]:
+        _write_rolled_back(folder, kept)
+
+
+def _write_rolled_back(folder: Path, kept: Mapping[Limit, date]) -> None:
+    items = [{"entity": one, "key": key, "until": day.isoformat()} for (one, key), day in kept.items()]
+    _write(folder / _ROLLED_BACK, {"rolled_back": items})
+
+
+def _rolled_back(folder: Path) -> dict[Limit, date]:
+    def taken(content: dict[str, Any]) -> dict[Limit, date]:
+        return {
+            (text_from(item["entity"]), text_from(item["key"])): date.fromisoformat(item["until"])
+            for item in content.get("rolled_back", ())
+        }
+
+    return _read(folder / _ROLLED_BACK, taken)
 
 
 def _cuts(folder: Path, place: str) -> dict[str, list[tuple[date, float]]]:

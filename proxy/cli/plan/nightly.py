@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, floor, log10
 from typing import Final
 
 from sluice.proxy.cli.plan.file import PlanFile, PlannedLimit
@@ -28,6 +28,8 @@ UNLIMITED: Final = 2.0**53
 """from here on a limit is none for the guards: 2⁶³ − 1 is how many files say "unlimited", and above 2⁵³ not
 every whole number is a float"""
 _NIGHTS: Final = 7
+_WHOLE_FROM: Final = 100.0
+"""from here on a fraction is noise, as the job has it"""
 _ROUNDING: Final = 1.0 + 1e-9
 """sums of fractions, in whatever order"""
 
@@ -161,8 +163,17 @@ def _counts_now(limit: PlannedLimit, in_room: bool) -> float:
 
 
 def _partly(limit: PlannedLimit, now: float, fall: float) -> PlannedLimit:
-    """Cut by so much at most of what it counts now; whole numbers, as every kind takes them."""
-    return replace(limit, proposed=min(limit.current, float(ceil(now - max(0.0, fall)))))
+    """Cut by so much at most of what it counts now."""
+    return replace(limit, proposed=min(limit.current, _rounded_up(limit.kind, now - max(0.0, fall))))
+
+
+def _rounded_up(kind: QuotaKind, limit: float) -> float:
+    """Whole, as every kind takes it; three digits of a small one that may have a fraction, for the next whole
+    number may be as much as it was: 0.813 of 0.8123."""
+    if KINDS[kind].is_whole or limit >= _WHOLE_FROM or limit <= 0.0:
+        return float(ceil(limit))
+    steps = 10.0 ** (2 - floor(log10(limit)))
+    return float(f"{ceil(limit * steps) / steps:.3g}")
 
 
 def cuts_in(plan: PlanFile, chosen: Sequence[PlannedLimit]) -> dict[str, float]:

@@ -184,7 +184,8 @@ class MutationRequests:
         self._pace.meet_gate()
 
     def note(self, outcome: Outcome, partitions: float, now_ms: float) -> None:
-        """For the access log: so many more were created or deleted; negative: what was noted has failed."""
+        """For the access log: the broker has said that so many were created or deleted. Not before it has:
+        what is refused costs a client nothing, and what is taken back may fall into another window."""
         if partitions and isinstance(outcome.flow, AccessFlow):
             self._amounts.append(Amount(outcome.flow, "mutations", partitions, now_ms))
 
@@ -302,7 +303,6 @@ class MutationRequests:
     ) -> None:
         """`until_ms`: the end of the mute that it brought about."""
         outcome.flow = self._identity.flow
-        self.note(outcome, outcome.charged_partitions, now_ms)
         self._remember(correlation_id, request, now_ms, until_ms, outcome.sensor, held_ms)
         self.outcomes.append(outcome)
 

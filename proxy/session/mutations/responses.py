@@ -126,17 +126,19 @@ class MutationAnswers:
                 changed = self._changed(outcome, result, now_ms)
                 self._requests.note(outcome, changed, now_ms)
                 sensor.charge(changed, now_ms)
+        elif result.error_code == ErrorCode.REQUEST_TIMED_OUT:
+            self._requests.note(outcome, charged, now_ms)  # it may have been done
         elif result.error_code:
-            if result.error_code != ErrorCode.REQUEST_TIMED_OUT:
-                self._requests.note(outcome, -charged, now_ms)
-                sensor.refund(charged, now_ms)
+            sensor.refund(charged, now_ms)
         elif result.partitions is not None and key in outcome.by_default:
             self._requests.defaults.partitions = result.partitions
-            self._requests.note(outcome, result.partitions - charged, now_ms)
+            self._requests.note(outcome, result.partitions, now_ms)
             if result.partitions > charged:
                 sensor.charge(result.partitions - charged, now_ms)
             else:
                 sensor.refund(charged - result.partitions, now_ms)
+        else:
+            self._requests.note(outcome, charged, now_ms)
         if not (result.error_code or outcome.validate_only):
             self._remember(outcome, result, key, now_ms)
 

@@ -110,7 +110,16 @@ def test_nothing_is_removed_by_a_date_weeks_behind_all_that_are_known(tmp_path: 
     assert not (out / "state" / f"date={after(2)}").exists()
 
 
-def test_nights_that_pause_for_four_weeks_at_most_are_tidied_behind_as_ever(tmp_path: Path) -> None:
+def test_a_clock_that_is_four_weeks_ahead_to_the_day_removes_nothing(tmp_path: Path) -> None:
+    """By it each of the 28 dates of windows was too old to keep."""
+    out, logs = filled(tmp_path, range(28))
+    before = sorted(tmp_path.rglob("*"))
+    filled(tmp_path, range(55, 56))
+    assert forget(str(out), str(logs), after(55), JobSettings()).kept_for == after(27)
+    assert set(before) <= set(tmp_path.rglob("*"))
+
+
+def test_nights_that_pause_for_less_than_four_weeks_are_tidied_behind_as_ever(tmp_path: Path) -> None:
     out, logs = filled(tmp_path, range(0, 127, 14))
     forgotten = forget(str(out), str(logs), after(126), JobSettings(keep_log_days=90))
     assert (forgotten.dates, forgotten.kept_for) == (3, None)

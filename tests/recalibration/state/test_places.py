@@ -16,7 +16,7 @@ def test_a_file_in_the_place_of_a_folder_is_told(name: str, tmp_path: Path) -> N
         check_places(str(tmp_path))
 
 
-@pytest.mark.parametrize("name", ["LATEST", ".lock", "peaks.json", "grants.json"])
+@pytest.mark.parametrize("name", ["LATEST", ".lock", "peaks.json", "grants.json", "rolled_back.json"])
 def test_a_folder_in_the_place_of_a_file_is_told(name: str, tmp_path: Path) -> None:
     (tmp_path / name).mkdir()
     with pytest.raises(OSError, match=rf"^{tmp_path}/{name}: is no file; a night keeps one there: move it"):

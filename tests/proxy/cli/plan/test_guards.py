@@ -123,3 +123,20 @@ def test_a_clock_that_is_ahead_for_a_night_leaves_the_weeks_cuts_on_record(tmp_p
     add_cuts(tmp_path, "here", TODAY, {KEY: 10.0})
     assert cuts_of_week(tmp_path, "here", TODAY) == {KEY: 210.0}
     assert len(json.loads((tmp_path / "unattended.json").read_text())["here"][KEY]) == 4
+
+
+@pytest.mark.parametrize(("large", "small"), [(0.9, 0.1), (1.8, 0.2), (90.5, 10.0)])
+def test_a_limit_that_takes_fractions_is_cut_a_part_of_the_way_however_small_it_is(
+    large: float, small: float, tmp_path: Path
+) -> None:
+    """Rounded up to a whole number it was as large as before, each night. Beside 19 others of a ninth of it
+    the night's share is as much as one of these."""
+    key = "request_percentage"
+    place = quotas(tmp_path, {"nobody": 1})
+    limits = dict.fromkeys(OTHERS, small) | {"alice": large}
+    place.alter({(("user", user),): {key: limit} for user, limit in limits.items()})
+    entries = [of(user, small, small, key=key) for user in OTHERS]
+    found = read_plan(plan(tmp_path, DAY, [*entries, of("alice", 0.7 * large, large, key=key)]))
+    apply_unattended(found, place, today=TODAY)
+    is_now = place.listing().limits[("user", "alice"),][key]
+    assert large - small <= is_now < large - 0.95 * small

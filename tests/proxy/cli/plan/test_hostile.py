@@ -182,10 +182,11 @@ def test_a_rollback_ends_what_was_granted_or_the_next_night_goes_there_again(tmp
     told = [
         "no longer granted: user-principal 'alice': " + KEY,
         "no longer granted: user-principal 'bob': " + KEY,
+        "left alone by unattended nights until 2026-12-05, or --include: 2 limits",
     ]
-    assert roll_back(file, place, dry_run=True).others == told
+    assert roll_back(file, place, dry_run=True, today=TODAY).others == told
     assert grants.read_bytes() == before
-    assert roll_back(file, place).others == told
+    assert roll_back(file, place, today=TODAY).others == told
     assert limits_of(place) == {"alice": 1_000, "bob": 1_000}
     assert json.loads(grants.read_text()) == {"grants": []}
 
@@ -309,10 +310,11 @@ def test_a_new_entry_that_has_got_a_schedule_stays_when_the_plan_is_rolled_back(
     )
     place.file.write_text(text.replace('- user: "carol"\n', '- user: "carol"\n    shadow: true\n'))
     before = place.listing()
-    undone = roll_back(made, place)
+    undone = roll_back(made, place, today=TODAY)
     assert [str(one) for one in undone.found] == [f"- user-principal 'carol': {KEY}=700 (shadow)"]
     assert undone.others == [
-        f"user-principal '{user}': {KEY} has a schedule now; left as it is" for user in ("bob", "erin")
+        *(f"user-principal '{user}': {KEY} has a schedule now; left as it is" for user in ("bob", "erin")),
+        "left alone by unattended nights until 2026-12-05, or --include: 1 limit",
     ]
     carol = (("user", "carol"),)
     assert place.listing().limits == {whom: its for whom, its in before.limits.items() if whom != carol}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
@@ -182,9 +182,12 @@ def test_a_rollback_leaves_what_has_come_to_be_in_shadow_mode_and_puts_back_the_
     plan = plan_of(tmp_path, ({"user": "alice"}, 1_000, 1_500), ({"user": "bob"}, 1_000, 1_600))
     apply_plan(plan, server, today=DAY)
     server.shadow = {user("alice"): frozenset({KEY})}
-    undone = roll_back(tmp_path / "plan.json", server)
+    undone = roll_back(tmp_path / "plan.json", server, today=DAY)
     assert server.rates() == {"user-principal 'alice'": 1_500.0, "user-principal 'bob'": 1_000.0}
-    assert undone.others == [f"user-principal 'alice': {KEY} {IN_SHADOW.partition(';')[0]}; left as it is"]
+    assert undone.others == [
+        f"user-principal 'alice': {KEY} {IN_SHADOW.partition(';')[0]}; left as it is",
+        f"left alone by unattended nights until {DAY + timedelta(days=14)}, or --include: 1 limit",
+    ]
 
 
 def many_cuts(folder: Path) -> PlanFile:
