@@ -51,10 +51,14 @@ def held_behind_a_fetch(shared: SharedState) -> Shell:
     shell.client_sends(fetch(correlation_id=1))
     shell.client_sends(produce_by(100, correlation_id=2))
     shell.broker_sends(fetch_answer_of(110_000, correlation_id=1))
-    assert shell.state is State.HOLDING
+    assert is_in(State.HOLDING, shell)
     shell.to_broker.clear()
     shell.to_client.clear()
     return shell
+
+
+def is_in(state: State, shell: Shell) -> bool:
+    return shell.state is state
 
 
 def serve(shell: Shell, ms: float) -> None:
@@ -68,7 +72,7 @@ def test_what_a_dropped_request_was_granted_lets_no_other_go() -> None:
     """300 new ids went uncounted, at a limit of one a second."""
     shell = held_behind_a_fetch(shared_of())
     serve(shell, 2_000.0)
-    assert shell.state is State.MUTED, "it has had its turn"
+    assert is_in(State.MUTED, shell), "it has had its turn"
     (principal,) = shell.shared.producer_ids.quota.principals()
     before = principal.admitted
     shell.client_sends(produce_by(*range(200, 500), acks=0))
@@ -76,7 +80,7 @@ def test_what_a_dropped_request_was_granted_lets_no_other_go() -> None:
     serve(shell, 15_000.0)
     assert not shell.to_broker
     assert principal.admitted == before
-    assert shell.state is State.HOLDING, "it waits for its own ids"
+    assert is_in(State.HOLDING, shell), "it waits for its own ids"
     assert principal.main.reserved == 0, "and what the other was granted is given back"
 
 
@@ -85,7 +89,7 @@ def test_what_refuses_a_dropped_request_refuses_no_other() -> None:
     shell = held_behind_a_fetch(shared_of())
     shell.session.pace.mute(shell.now_ms + 20_000.0, shell.now_ms, None)
     shell.advance(8_000.0)
-    assert shell.state is State.MUTED, "its time is over, and it is not answered yet"
+    assert is_in(State.MUTED, shell), "its time is over, and it is not answered yet"
     behind = produce_by(KNOWN_ID, acks=0)
     shell.client_sends(behind)
     shell.client_leaves()
@@ -106,16 +110,16 @@ def test_what_a_request_was_granted_is_given_back_where_the_guard_of_the_own_top
     principal.main.restore(0.0, shell.now_ms)
     batch = record_batch(b"x", producer_id=100, epoch=0, sequence=0)
     shell.client_sends(produce({TOPIC_ID: [(0, batch)]}, version=13))
-    assert shell.state is State.HOLDING
+    assert is_in(State.HOLDING, shell)
     own_topic.is_known_as(bytes(range(16)))
     shell.to_broker.clear()
     serve(shell, 1_500.0)
-    assert shell.state is State.READING
+    assert is_in(State.READING, shell)
     assert not shell.to_broker
     assert principal.main.reserved == 0
     shell.client_sends(produce_by(*range(200, 300)))
     assert not shell.to_broker
-    assert shell.state is State.HOLDING
+    assert is_in(State.HOLDING, shell)
 
 
 def test_a_fetch_that_had_its_turn_and_is_refused_by_that_guard_gives_it_back() -> None:
@@ -127,7 +131,7 @@ def test_a_fetch_that_had_its_turn_and_is_refused_by_that_guard_gives_it_back() 
     shell = shell_of(shared)
     body: Struct = {"maxBytes": 1_000, "topics": [{"topicId": TOPIC_ID, "partitions": [{"partition": 0}]}]}
     shell.client_sends(request(FETCH, 13, body))
-    assert shell.state is State.HOLDING
+    assert is_in(State.HOLDING, shell)
     own_topic.is_known_as(bytes(range(16)))
     shell.advance(1_500.0)
     assert not shell.to_broker
@@ -143,10 +147,10 @@ def test_what_was_refused_for_its_bytes_and_dropped_has_no_other_refused() -> No
     shell, neighbour = shell_of(shared), shell_of(shared)
     neighbour.client_sends(produce_of(20_000))
     shell.client_sends(produce_of(200, correlation_id=2))
-    assert shell.state is State.HOLDING
+    assert is_in(State.HOLDING, shell)
     shell.session.pace.mute(shell.now_ms + 20_000.0, shell.now_ms, None)
     shell.advance(10_000.0)
-    assert shell.state is State.MUTED, "it has been refused, and is not answered yet"
+    assert is_in(State.MUTED, shell), "it has been refused, and is not answered yet"
     behind = produce_of(200, acks=0, correlation_id=3)
     shell.client_sends(behind)
     shell.client_leaves()
