@@ -75,7 +75,7 @@ class RequestSide(FetchSide):
         self._guard: TopicGuard | Leaving | None = None
         if shared.own_topic is not None:
             self._guard = TopicGuard(
-                shared.own_topic, identity, in_flight, local, self._records, self._drop_frame, pace
+                shared.own_topic, identity, in_flight, local, self._records, self._drop_granted, pace
             )
         self._client_id_length = _UNKNOWN_LENGTH
         self._frame_limit = policy.frame_limit(authenticated=identity.authenticated)
@@ -156,9 +156,19 @@ class RequestSide(FetchSide):
         detail = "" if self._leaving is None else self._leaving.detail
         self._pace.end(DisconnectCause.LEFT_WHILE_HELD if detail else cause, detail, at_boundary=True)
 
-    def _drop_unforwarded(self, pos: int, arrived_end: int, frame_end: int) -> None:
-        """As `_drop_frame`, of a request that does not count."""
+    def _drop_granted(self, pos: int, arrived_end: int, frame_end: int, now_ms: float) -> None:
+        """As `_drop_frame`, of a request that its judge may have held and let go: what it was granted is
+        given back, or the next request would take it for its own."""
+        throttling = self._throttling
+        if throttling.ids is not None:
+            throttling.ids.dropped(now_ms)
+        if throttling.fetches.is_held:
+            throttling.let_fetch_go(now_ms)
         self._drop_frame(pos, arrived_end, frame_end)
+
+    def _drop_unforwarded(self, pos: int, arrived_end: int, frame_end: int, now_ms: float) -> None:
+        """As `_drop_granted`, of a request that does not count."""
+        self._drop_granted(pos, arrived_end, frame_end, now_ms)
         self.count -= 1
 
     def closed(self) -> None:

@@ -109,7 +109,11 @@ class Throttling:
         if self.ids is not None or api_key in PRODUCER_ID_APIS:
             self.look_up_ids(now_ms)
         else:
-            self.are_ids_due = self.produces.refuses or QuotaKind.PRODUCER_IDS in quotas.limits.kinds
+            self.are_ids_due = (
+                self.produces.refuses
+                or QuotaKind.PRODUCER_IDS in quotas.limits.kinds
+                or self._shared.producer_ids.tables.has_gates(user)
+            )
         if self._is_new and self.request_time is not None:
             self._greet(self.request_time, api_key, now_ms)
         self._is_new = False

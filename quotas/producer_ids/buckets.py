@@ -6,6 +6,7 @@ and to take back: an id counts when its request goes to the broker, which may be
 what is spent is at most capacity + refill · T, however long a reservation lasts:
     level + reserved ≤ capacity           at all times, since refilling stops there
     spent in [s, e] ≤ level(s) + reserved(s) + refill · (e − s)
+Another limit scales all three alike, so that it and the limit before, put back, leave everything as it was.
 Source: wire-semantics 3 (the stated bound), 3.9, 3.11; KIP-936, "tokens".
 """
 
@@ -68,7 +69,7 @@ class BucketShape:
 class IdBucket:
     """One token bucket. Starts full."""
 
-    __slots__ = ("_at_ms", "_level", "_refill_per_ms", "capacity", "reserved")
+    __slots__ = ("_at_ms", "_level", "_refill_per_ms", "_reserved_ids", "capacity", "reserved")
 
     def __init__(self, shape: tuple[float, float], now_ms: float) -> None:
         """`shape`: (capacity, refill per hour), as BucketShape gives it."""
@@ -76,8 +77,9 @@ class IdBucket:
         self._refill_per_ms = per_hour / MS_PER_HOUR
         self._level = self.capacity
         self._at_ms = now_ms
-        self.reserved = 0
-        """taken by ids whose requests have not gone yet"""
+        self._reserved_ids = 0
+        self.reserved = 0.0
+        """taken by ids whose requests have not gone yet; tokens of the limit of now"""
 
     def tokens(self, now_ms: float) -> float:
         """Ids that may pass now; below 0 only where nothing is refused (`charge`)."""
@@ -93,13 +95,22 @@ class IdBucket:
         if count > level - floor + _ROUNDING:
             return False
         self._level = level - count
+        self._reserved_ids += count
         self.reserved += count
         return True
 
-    def settle(self, reserved: int, spent: int, now_ms: float) -> None:
-        """A reservation ends: `spent` of its ids went to the broker, the tokens of the others come back."""
-        self._level = self.tokens(now_ms) + (reserved - spent)
-        self.reserved -= reserved
+    def settle(self, reserved: int, spent: int, now_ms: float, capacity: float | None = None) -> None:
+        """A reservation ends: `spent` of its ids went to the broker, the tokens of the others come back.
+
+        `capacity`: that the bucket had when they were reserved, if it may be another now: what comes back is
+        the same share of it. In whole tokens one id of a high limit would fill the bucket of a low one, and
+        that, with the high one put back, all of its bucket.
+        """
+        scale = 1.0 if capacity is None else self.capacity / capacity
+        self._level = self.tokens(now_ms) + (reserved - spent) * scale
+        self._reserved_ids -= reserved
+        # Sums of floats would not end at 0, and the bucket would never be full again.
+        self.reserved = self.reserved - reserved * scale if self._reserved_ids else 0.0
 
     def charge(self, count: int, now_ms: float) -> bool:
         """Take `count` tokens whether they are there or not; False if they were not.
@@ -121,13 +132,15 @@ class IdBucket:
 
     def is_full(self, now_ms: float) -> bool:
         """Forgetting it and beginning anew would change nothing."""
-        return self.reserved == 0 and self.tokens(now_ms) >= self.capacity - _ROUNDING
+        return not self._reserved_ids and self.tokens(now_ms) >= self.capacity - _ROUNDING
 
     def update(self, shape: tuple[float, float], now_ms: float) -> None:
-        """Go on with another limit: what is there stays the same share of the capacity."""
+        """Go on with another limit: what is there, and what is reserved, stays the same share of the
+        capacity."""
         level = self.tokens(now_ms)
         capacity, per_hour = shape
-        self._level = min(level * capacity / self.capacity, capacity - self.reserved)
+        self._level = level * capacity / self.capacity
+        self.reserved = self.reserved * capacity / self.capacity
         self.capacity = capacity
         self._refill_per_ms = per_hour / MS_PER_HOUR
 
@@ -137,4 +150,4 @@ class IdBucket:
         self._at_ms = at_ms
 
     def __repr__(self) -> str:
-        return f"<IdBucket {self._level:.3f} of {self.capacity:g}, {self.reserved} reserved>"
+        return f"<IdBucket {self._level:.3f} of {self.capacity:g}, {self.reserved:g} reserved>"

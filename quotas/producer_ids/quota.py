@@ -300,6 +300,7 @@ class ProducerIdQuota:
         """Its tokens are taken; take its pairs."""
         principal = ticket.principal
         ticket.state, ticket.reserved = state, reserved
+        ticket.capacities = (principal.main.capacity, principal.resumed.capacity, principal.forced.capacity)
         principal.waiting_tickets -= 1
         principal.reserved_pairs += len(ticket.pairs)
         self.ceiling.reserved += len(ticket.pairs)
@@ -311,9 +312,10 @@ class ProducerIdQuota:
         principal = ticket.principal
         if principal.enforced:
             main, resumed, forced = ticket.reserved
-            principal.main.settle(main, min(spent[0], main), now_ms)
-            principal.resumed.settle(resumed, min(spent[1], resumed), now_ms)
-            principal.forced.settle(forced, min(sum(spent), forced), now_ms)
+            of_main, of_resumed, of_forced = ticket.capacities
+            principal.main.settle(main, min(spent[0], main), now_ms, of_main)
+            principal.resumed.settle(resumed, min(spent[1], resumed), now_ms, of_resumed)
+            principal.forced.settle(forced, min(sum(spent), forced), now_ms, of_forced)
             principal.reserved_pairs -= len(ticket.pairs)
             self.ceiling.reserved -= len(ticket.pairs)
         else:

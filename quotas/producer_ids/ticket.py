@@ -45,6 +45,8 @@ class Ticket:
     """it stands among those to whom the forced bucket is open"""
     reserved: tuple[int, int, int] = (0, 0, 0)
     """tokens of the main, resumed and forced bucket"""
+    capacities: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    """of these buckets, when it was granted"""
 
     @property
     def waits(self) -> bool:

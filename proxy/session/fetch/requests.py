@@ -19,6 +19,7 @@ from sluice.protocol.fetch import (
 )
 from sluice.protocol.headers import request_body
 from sluice.protocol.replication.fetch_request import is_follower
+from sluice.proxy.session.authentication import WHOLE_MAX_BYTES
 from sluice.proxy.session.fetch.turns import Turn
 from sluice.proxy.session.identity import Identity
 from sluice.proxy.session.in_flight import CHARGE, FOLLOWER, NEW_SESSION, NO_RECORDS, InFlight
@@ -159,6 +160,8 @@ class FetchSide(ProduceSide, ABC):
         sensor = self._throttling.fetch_sensor
         reserved = held_ms = 0.0
         if sensor is not None and not sensor.shadow:
+            if frame_end > end and end - pos <= WHOLE_MAX_BYTES:
+                return False  # no broker answers it yet: what it reserves would be kept from the others
             fetches = self._throttling.fetches
             turn = fetches.turn(sensor, buf, offset, api_key, now_ms)
             if turn is not _GO:

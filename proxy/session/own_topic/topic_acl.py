@@ -92,10 +92,10 @@ class TopicGuard:
         in_flight: list[InFlight],
         local: LocalAnswers,
         records: list[RequestRecord],
-        drop: Callable[[int, int, int], None],
+        drop: Callable[[int, int, int, float], None],
         pace: Pace,
     ) -> None:
-        """`drop`: (pos, end of what has arrived, end of the frame): told which bytes do not go on."""
+        """`drop`: (pos, end of what has arrived, end of the frame, now_ms): told which bytes do not go on."""
         self._topic = topic
         self._identity = identity
         self._in_flight = in_flight
@@ -168,8 +168,12 @@ class TopicGuard:
             identity.flow, request_bytes, len(answer), 0.0, 0.0, 0.0, now_ms,
             api_key, version, identity.user, None,
         ))  # fmt: skip
-        self._drop(pos, min(end, frame_end), frame_end)
+        self._drop(pos, min(end, frame_end), frame_end, now_ms)
         return True
+
+    def forget(self) -> None:
+        """The Produce at hand will not go: the next one waits for the brokers' word for as long as any."""
+        self._asked_ms, self._waited_for = -inf, frozenset()
 
     def _waits(self, now_ms: float) -> bool:
         """A Produce by an unknown id waits until the brokers have said whose it is, and all behind it: if it

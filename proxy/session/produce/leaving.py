@@ -30,10 +30,10 @@ class Leaving:
         pace: Pace,
         guard: TopicGuard | None,
         is_for_nobody: Callable[[], bool],
-        drop: Callable[[int, int, int], None],
+        drop: Callable[[int, int, int, float], None],
     ) -> None:
         """`guard`: who looks next. `is_for_nobody`: may a request that is answered not go? `drop`: (pos, end
-        of what has arrived, end of the frame): told which bytes do not go on."""
+        of what has arrived, end of the frame, now_ms): told which bytes do not go on."""
         self._pace = pace
         self.guard = guard
         self._is_for_nobody = is_for_nobody
@@ -70,7 +70,9 @@ class Leaving:
             # Whose the requests behind a login are, and where its bare tokens end, is not known without it.
             self._pace.end(DisconnectCause.LEFT_WHILE_HELD, self.detail, at_boundary=True)
             return False
-        self._drop(pos, limit, frame_end)
+        if self.guard is not None:
+            self.guard.forget()
+        self._drop(pos, limit, frame_end, now_ms)
         return True
 
 

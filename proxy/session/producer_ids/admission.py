@@ -273,6 +273,7 @@ class ProduceIds:
     def dropped(self, now_ms: float) -> None:
         """The request at hand will not go, and is not answered."""
         self._woken = self.refusal = None
+        self._was_held = False
         self._again_since_ms = self._last_ms = inf
         if self._name_eligible_at_ms > -inf:
             self.gate.withdraw_name(self._name_taken, now_ms)

@@ -78,6 +78,33 @@ def test_another_limit_keeps_the_share_that_is_there() -> None:
     assert bucket.tokens(0.0) == 100.0
 
 
+@pytest.mark.parametrize("low", [1_000.0, 36.0, 1.0])
+@pytest.mark.parametrize("spent", [0, 20, 50])
+def test_a_limit_that_is_lowered_and_raised_again_leaves_what_was_there(low: float, spent: int) -> None:
+    """50 of 3,600 tokens are reserved meanwhile, more than the lowest limit has in all."""
+    bucket = IdBucket((3_600.0, 0.0), 0.0)
+    assert bucket.reserve(50, 0.0)
+    for capacity in (low, 3_600.0):
+        bucket.update((capacity, 0.0), 0.0)
+        assert bucket.tokens(0.0) == pytest.approx(3_550.0 * capacity / 3_600.0)
+    bucket.settle(50, spent, 0.0, 3_600.0)
+    assert bucket.tokens(0.0) == pytest.approx(3_600.0 - spent)
+    assert bucket.is_full(0.0) == (spent == 0)
+
+
+def test_what_comes_back_under_a_lower_limit_is_no_more_than_what_was_taken() -> None:
+    """An empty bucket stays empty, whoever leaves: one token of 3,600 is no whole one of a capacity of 1."""
+    bucket = IdBucket((3_600.0, 0.0), 0.0)
+    assert bucket.reserve(3_599, 0.0)
+    bucket.settle(3_599, 3_599, 0.0)
+    assert bucket.reserve(1, 0.0)
+    bucket.update((1.0, 0.0), 0.0)
+    bucket.settle(1, 0, 0.0, 3_600.0)
+    assert bucket.tokens(0.0) == pytest.approx(1.0 / 3_600.0)
+    bucket.update((3_600.0, 0.0), 0.0)
+    assert bucket.tokens(0.0) == pytest.approx(1.0)
+
+
 def test_a_bucket_is_full_only_when_nothing_is_reserved() -> None:
     bucket = IdBucket((10.0, 3_600.0), 0.0)
     assert bucket.is_full(0.0)
@@ -134,3 +161,30 @@ def test_in_any_span_no_more_is_spent_than_the_capacity_and_the_refill(
         for until_ms, used in spent[first:]:
             total += used
             assert total <= capacity + refill * (until_ms - from_ms) / MS_PER_HOUR + 1e-6
+
+
+@given(
+    steps=st.lists(
+        st.tuples(st.floats(0, 1_800_000), st.integers(0, 30), st.sampled_from([0.5, 36.0, 3_600.0])),
+        max_size=60,
+    )
+)
+def test_whatever_limits_follow_each_other_no_debt_comes_of_it_and_no_more_than_a_capacity(
+    steps: list[tuple[float, int, float]],
+) -> None:
+    """As for users of different limits who share one bucket. Each even step ends a reservation."""
+    bucket = IdBucket(SHAPE.main(3_600.0), 0.0)
+    now_ms = 0.0
+    open_reservations: list[tuple[int, float]] = []
+    for elapsed_ms, count, per_hour in steps:
+        now_ms += elapsed_ms
+        bucket.update(SHAPE.main(per_hour), now_ms)
+        if count % 2 and open_reservations:
+            reserved, capacity = open_reservations.pop(0)
+            bucket.settle(reserved, reserved // 2, now_ms, capacity)
+        elif bucket.reserve(count, now_ms):
+            open_reservations.append((count, bucket.capacity))
+        assert -1e-6 <= bucket.tokens(now_ms) <= bucket.capacity - bucket.reserved + 1e-6
+    for reserved, capacity in open_reservations:
+        bucket.settle(reserved, 0, now_ms, capacity)
+    assert bucket.is_full(now_ms + 48 * MS_PER_HOUR)

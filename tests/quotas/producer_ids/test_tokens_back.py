@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sluice.quotas.producer_ids.ticket import Ticket
 from sluice.quotas.producer_ids.transactional_ids import TransactionalIds
-from testkit.quotas.producer_id_door import Door
+from testkit.quotas.producer_id_door import SETTINGS, Door
 
 
 def test_tokens_for_new_ids_come_back_whole_where_those_for_resumed_ones_are_not_to_be_had() -> None:
@@ -72,3 +74,33 @@ def test_a_transactional_id_that_went_a_millisecond_early_is_not_beyond_its_rate
     assert (names.new, names.over) == (2, 1)
     names.brought(2, 99.0, 0.0)
     assert (names.new, names.over) == (2, 1)
+
+
+@pytest.mark.parametrize("goes", [False, True])
+def test_who_shares_a_bucket_with_a_low_limit_gets_back_what_was_taken_and_no_more(goes: bool) -> None:
+    """Beyond max_principals: each look-up puts its user's limit in force. Of 100 tokens one is left."""
+    door = Door(100, replace(SETTINGS, max_principals=0))
+    quota, others = door.quota, door.principal()
+    for _ in range(99):
+        others.main.reserve(1, 0.0)
+        others.main.settle(1, 1, 0.0)
+    ticket = door.ask(7)
+    assert ticket.granted
+    assert quota.principal("bob", 1, 0.0) is others
+    if goes:
+        quota.commit(ticket, 0.0)
+    else:
+        quota.withdraw(ticket, 0.0)
+    assert door.principal("carol").main.tokens(0.0) == pytest.approx(0.0 if goes else 1.0)
+
+
+def test_a_limit_that_is_lowered_for_a_moment_leaves_no_debt_of_what_was_granted() -> None:
+    door = Door(3_600)
+    tickets = [door.ask(producer_id) for producer_id in range(50)]
+    assert all(ticket.granted for ticket in tickets)
+    door.quota.principal("alice", 1, 0.0)
+    principal = door.principal()
+    for ticket in tickets:
+        door.quota.commit(ticket, 0.0)
+    assert principal.main.tokens(0.0) == pytest.approx(3_550)
+    assert door.ask(99).granted

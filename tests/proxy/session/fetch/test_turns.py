@@ -8,8 +8,9 @@ from __future__ import annotations
 import pytest
 
 from sluice.protocol.apis import READABLE, ApiKey, readable_versions
-from sluice.protocol.codec.wire import Struct
+from sluice.protocol.codec.wire import Struct, Value
 from sluice.protocol.fetch_batches import batch_sizes
+from sluice.proxy.session.authentication import WHOLE_MAX_BYTES
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.delays import OTHERS, DelayLimits
@@ -161,15 +162,17 @@ def test_a_fetch_that_finds_no_turn_is_replaced_by_one_that_ends_its_session(
 
 
 def test_a_replaced_fetch_may_arrive_in_parts_and_what_follows_it_goes_on() -> None:
-    body: Struct = {"maxBytes": 9, "topics": [{"topic": "t" * 200, "partitions": [{"partition": 0}]}]}
-    large = request(FETCH, 12, body, correlation_id=4)
+    """One that is too long to be kept until it is whole."""
+    topics: list[Value] = [{"topic": "t" * 20_000, "partitions": [{"partition": 0}]} for _ in range(30)]
+    large = request(FETCH, 12, {"maxBytes": 9, "topics": topics}, correlation_id=4)
+    first, second = WHOLE_MAX_BYTES + 1, WHOLE_MAX_BYTES + 51
     shell = shell_of(fetch_debt())
-    shell.client_sends(large[:100])
+    shell.client_sends(large[:first])
     shell.advance(3_000)
     replaced = len(shell.to_broker)
-    shell.client_sends(large[100:150])
+    shell.client_sends(large[first:second])
     assert len(shell.to_broker) == replaced
-    shell.client_sends(large[150:] + request(METADATA, 12, correlation_id=5))
+    shell.client_sends(large[second:] + request(METADATA, 12, correlation_id=5))
     assert shell.to_broker[replaced:] == request(METADATA, 12, correlation_id=5)
     assert shell.session.bytes_from_client == len(shell.to_broker)
 

@@ -9,12 +9,13 @@ import itertools
 
 import pytest
 
+from sluice.protocol.apis import API_VERSIONS, FETCH, METADATA
 from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.session import Session
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
 from sluice.usage.records import Recorder
-from testkit.frames.frames import answer, produce_answer, produce_of, request
+from testkit.frames.frames import answer, fetch, produce_answer, produce_of, request
 from testkit.proxy.playbook import Playbook, Reload, Shell
 from testkit.proxy.refusing_session import BUDGET_MS, limits_of, refusals_of, shells
 from tests.proxy.session.over_budget.test_over_budget import JOIN_GROUP, behind_a_debt, idempotent
@@ -96,3 +97,27 @@ def test_a_later_batch_does_not_overtake_a_refused_one_when_nothing_is_refused_a
     shell.advance(60_000.0)
     shell.client_sends(idempotent(0) + idempotent(1))
     assert bytes(shell.to_broker) == idempotent(0) + idempotent(1)
+
+
+@pytest.mark.parametrize("before", [(), (API_VERSIONS, 3), (METADATA, 9), (FETCH, 12)])
+@pytest.mark.parametrize("after", [limits_of(refuses=False), limits_of(shadow=True), QuotaLimits()])
+def test_nor_does_it_on_a_new_connection_whatever_that_sends_first(
+    before: tuple[int, ...], after: QuotaLimits
+) -> None:
+    """A producer that reconnects asks for versions and Metadata first."""
+    shell = behind_a_debt(8_000)
+    shell.client_sends(idempotent(0))
+    shell.advance(BUDGET_MS)
+    shell.shared.quotas.reload(after, shell.now_ms)
+    again = Shell(Session(shell.shared, SessionPolicy(), "10.0.0.1"), now_ms=shell.now_ms)
+    if before:
+        api_key, version = before
+        again.client_sends(fetch(version=version) if api_key == FETCH else request(api_key, version))
+        again.broker_sends(answer(api_key, version))
+    again.to_broker.clear()
+    again.to_client.clear()
+    again.client_sends(idempotent(1))
+    assert not again.to_broker
+    ((number, _, message),) = refusals_of(again)
+    assert number == 1
+    assert message.endswith(": an earlier batch of this producer waits for its turn")

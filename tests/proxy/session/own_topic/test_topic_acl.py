@@ -323,7 +323,7 @@ def test_a_guard_must_be_told_who_judges_behind_it() -> None:
     requests = session._requests
     guard = TopicGuard(
         OwnTopic(NAME, frozenset(), ID), session.identity, session._in_flight, requests._local, [],
-        requests._drop_frame, session.pace,
+        requests._drop_granted, session.pace,
     )  # fmt: skip
     sent = request(METADATA, 12)
     with pytest.raises(AssertionError, match="was not told who judges"):

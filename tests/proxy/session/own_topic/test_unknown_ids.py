@@ -224,6 +224,23 @@ def test_behind_a_refused_produce_the_connection_waits_by_what_it_cost(count: in
     assert one.to_broker == follower
 
 
+def test_what_an_absent_client_left_behind_waits_for_that_word_as_long_as_any() -> None:
+    """The Produce before it, which is dropped when its client has left, had waited for 1.9 s: of its time the
+    rest was left."""
+    one = shell()
+    behind = produce_to([NEW_TEXT], 13, acks=0)
+    one.client_sends(produce_to([NEW_TEXT], 13) + behind)
+    one.advance(1_900)
+    one.client_leaves()
+    one.advance(1_900)
+    topic = one.shared.own_topic
+    assert topic is not None
+    topic.learn(NEW, "orders-2")
+    one.advance(20)
+    assert one.to_broker == behind
+    assert one.cause is DisconnectCause.LEFT_WHILE_HELD
+
+
 def test_admins_may_use_ids_that_nobody_has_named() -> None:
     sent = produce_to([NEW_TEXT], 13) + fetch_of([NEW_TEXT], 17)
     one = shell(admins=["ANONYMOUS"])
