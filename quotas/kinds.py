@@ -16,6 +16,8 @@ from typing import Final
 
 from sluice.quotas.numbers import as_yaml
 
+WHOLE_FROM: Final = 100.0
+"""of a limit that is worked out: from here on a fraction is noise, also where it is allowed"""
 _LONG_MAX: Final = 2**63 - 1
 _INT_MAX: Final = 2**31 - 1
 

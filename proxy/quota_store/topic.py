@@ -224,9 +224,8 @@ class QuotaTopic:
 
     def _keep_all(self, begin: int) -> None:
         """The same topic has been emptied: whoever removes a limit writes so, so it was retention, while the
-        topic was not compacted. Others may know nothing of what is in force here: the next alteration of an
-        entity writes its limits, though they are the same."""
-        self._log = TopicLog(dict(self.entries), set(self.entries))
+        topic was not compacted. Others may know nothing of what is in force here, until it is altered."""
+        self._log = TopicLog(dict(self.entries))
         _log.error("quota_topic_emptied", topic=self._options.name, begin=begin, kept=len(self.entries))
         self.is_known = True
         self._on_change()

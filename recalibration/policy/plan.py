@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from sluice.quotas.entity_key import LimitOrigin
-from sluice.quotas.kinds import KIND_BY_KEY, KINDS, QuotaKind
+from sluice.quotas.kinds import KIND_BY_KEY, KINDS, WHOLE_FROM, QuotaKind
 from sluice.recalibration.policy.capacity import Claim, shares
 from sluice.recalibration.policy.confidence import DayUse, confidence
 from sluice.recalibration.policy.coverage import WEEK_DAYS
@@ -35,8 +35,6 @@ _TOO_LITTLE_KNOWN: Final = frozenset({Reason.TOO_LITTLE, Reason.TOO_NEW_TO_CUT})
 """what somebody asks for of whom a plan says that is no measure of what he needs"""
 _NEARLY: Final = 0.9
 """of a limit: nearer than a limit is changed for (settings.hysteresis)"""
-_WHOLE_FROM: Final = 100.0
-"""limits above this are whole numbers; Kafka takes fractions for none of the byte rates"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,7 +361,7 @@ def _rounded(kind: QuotaKind, rate_per_s: float) -> float:
     limit = rate_per_s * spec.limit_span_s
     if spec.is_whole:
         return float(max(1, ceil(limit)))
-    return float(ceil(limit)) if limit >= _WHOLE_FROM else float(f"{limit:.3g}")
+    return float(ceil(limit)) if limit >= WHOLE_FROM else float(f"{limit:.3g}")
 
 
 def _estimates(days: Sequence[EntityDay], quantile: float) -> list[Demand]:

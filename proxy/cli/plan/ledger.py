@@ -113,7 +113,7 @@ def add_grants(folder: Path, granted: Iterable[PlannedLimit], today: date) -> No
 def forget_grants(folder: Path, of: Iterable[Limit], *, dry_run: bool = False) -> list[Limit]:
     """Those of these limits that are granted more, and from now on are not. Raises ConfigError."""
     kept = _grants(folder)
-    gone = [limit for limit in dict.fromkeys(of) if kept.pop(limit, None) is not None]
+    gone = _taken_out(kept, of)
     if gone and not dry_run:
         _write(folder / _GRANTS, {"grants": list(kept.values())})
     return gone
@@ -136,7 +136,7 @@ def add_rolled_back(folder: Path, of: Iterable[Limit], today: date, *, dry_run: 
 def forget_rolled_back(folder: Path, of: Iterable[Limit]) -> None:
     """A person has included these in a plan. Raises ConfigError."""
     kept = _rolled_back(folder)
-    if [limit for limit in dict.fromkeys(of) if kept.pop(limit, None) is not None]:
+    if _taken_out(kept, of):
         _write_rolled_back(folder, kept)
 
 
@@ -153,6 +153,11 @@ def _rolled_back(folder: Path) -> dict[Limit, date]:
         }
 
     return _read(folder / _ROLLED_BACK, taken)
+
+
+def _taken_out(kept: dict[Limit, _Value], of: Iterable[Limit]) -> list[Limit]:
+    """Those of these limits that were there, and are no more."""
+    return [limit for limit in dict.fromkeys(of) if kept.pop(limit, None) is not None]
 
 
 def _cuts(folder: Path, place: str) -> dict[str, list[tuple[date, float]]]:

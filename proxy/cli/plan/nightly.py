@@ -21,15 +21,13 @@ from typing import Final
 
 from sluice.proxy.cli.plan.file import PlanFile, PlannedLimit
 from sluice.proxy.cli.quotas.edit import Whom
-from sluice.quotas.kinds import KINDS, QuotaKind
+from sluice.quotas.kinds import KINDS, WHOLE_FROM, QuotaKind
 from sluice.quotas.numbers import number
 
 UNLIMITED: Final = 2.0**53
 """from here on a limit is none for the guards: 2⁶³ − 1 is how many files say "unlimited", and above 2⁵³ not
 every whole number is a float"""
 _NIGHTS: Final = 7
-_WHOLE_FROM: Final = 100.0
-"""from here on a fraction is noise, as the job has it"""
 _ROUNDING: Final = 1.0 + 1e-9
 """sums of fractions, in whatever order"""
 
@@ -170,7 +168,7 @@ def _partly(limit: PlannedLimit, now: float, fall: float) -> PlannedLimit:
 def _rounded_up(kind: QuotaKind, limit: float) -> float:
     """Whole, as every kind takes it; three digits of a small one that may have a fraction, for the next whole
     number may be as much as it was: 0.813 of 0.8123."""
-    if KINDS[kind].is_whole or limit >= _WHOLE_FROM or limit <= 0.0:
+    if KINDS[kind].is_whole or limit >= WHOLE_FROM or limit <= 0.0:
         return float(ceil(limit))
     steps = 10.0 ** (2 - floor(log10(limit)))
     return float(f"{ceil(limit * steps) / steps:.3g}")
