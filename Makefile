@@ -43,10 +43,10 @@ PYTEST := $(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # For a test of minutes, or one beside other load: no end to how long it takes.
 NO_LIMIT := -o faulthandler_timeout=0
 
-test: setup kafka-all  ## the test suite, each feature at a real Kafka, too; starts that itself: twelve to fifteen minutes
+test: setup kafka-all  ## the test suite, each feature at a real Kafka, too; starts that itself: twelve to twenty-five minutes
 	@$(PYTEST) -m 'not slow and not long' $(ARGS)
 
-test-long: setup kafka-all  ## further cases of what `make test` has one of, all examples of the property tests; CI runs both: a quarter of an hour
+test-long: setup kafka-all  ## further cases of what `make test` has one of, all examples of the property tests; CI runs both: as long
 	@TESTS_THOROUGH=1 $(PYTEST) -m '(long or thorough or hypothesis) and not slow' $(ARGS)
 
 test-quick: setup  ## only those of `make test` that need no Kafka: minutes
