@@ -249,7 +249,10 @@ class Relay(ClientSide):
             kept = self._broker_kept
             broker = self._broker
             try:
-                if kept is None and self._share.window_bytes == WINDOW_BYTES:
+                if kept is not None and self.session.has_more_answers:
+                    end = got = len(kept)  # no more than is kept, or that would grow
+                    self._view[:end] = kept
+                elif kept is None and self._share.window_bytes == WINDOW_BYTES:
                     if broker.passing and self._move(broker, self._client, self.session.broker_frames):
                         return
                     end = got = broker.sock.recv_into(broker.view)
@@ -274,6 +277,8 @@ class Relay(ClientSide):
             if cut != end:
                 self._broker_kept = bytes(self._view[cut:end])
                 keeps = True
+                if session.has_more_answers:
+                    self._broker_goes_on_soon()
             elif keeps:
                 self._broker_kept = None
             client = self._client
@@ -296,6 +301,14 @@ class Relay(ClientSide):
                 self._after_answer()
         except Exception:
             self._crashed()
+
+    def _broker_goes_on_soon(self) -> None:
+        """Others first: the session has worked long enough on this broker's answers."""
+        self._worker.loop.call_soon(self._broker_goes_on)
+
+    def _broker_goes_on(self) -> None:
+        if self._broker_kept is not None and self._broker.reading and self.session.has_more_answers:
+            self._broker_readable()
 
     def _answers(self, end: int) -> memoryview:
         """`buf[:end]` with the addresses that the session has replaced, and its own answers."""
@@ -327,6 +340,8 @@ class Relay(ClientSide):
             self._not_reading()
         else:
             self._broker.read(True)
+            if self.session.has_more_answers:
+                self._broker_goes_on_soon()
 
     def _broker_ended(self, cause: DisconnectCause) -> None:
         """The broker closed: its last bytes still go to the client."""

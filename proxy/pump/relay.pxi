@@ -215,6 +215,8 @@ cdef int take_from_broker(object relay, object session, object broker, Py_ssize_
     if cut != end:
         put(relay, at_broker_kept, bytes(view[cut:end]))
         keeps = True
+        if answer_side.is_stopped:
+            relay._broker_goes_on_soon()
     if cut:
         answers = None
         if slot(relay, at_edits):

@@ -159,7 +159,7 @@ class OtherRequests:
             work = TOKENS
         elif api_key not in OFFERED and not self._policy.pass_unknown_apis:
             raise UnknownApi("an API that this proxy does not know")
-        if found is not NONE and is_slow(api_key, frame_end - pos, found):
+        if found is not NONE and is_slow(api_key, found):
             self._pace.await_broker()
         self._in_flight.append((
             correlation_id, api_key, version, self._identity.flow, frame_end - pos,

@@ -17,10 +17,11 @@ from sluice.protocol.errors import MalformedFrame, ProtocolError
 from sluice.protocol.groups import session_timeout_accepted
 from sluice.protocol.headers import RESPONSE_HEAD, RESPONSE_HEAD_BYTES, SIZE_BYTES
 from sluice.protocol.throttle_field import raise_in_whole
+from sluice.proxy.session.answer_pieces import PIECE_BYTES, AnswerPieces, NameReader, has_enough_arrived
 from sluice.proxy.session.authentication import WHOLE_MAX_BYTES, Authentication
 from sluice.proxy.session.errors import BrokerError, BrokerMalformed, contradiction, malformed_answer
 from sluice.proxy.session.fetch.responses import charge_fetch, tell_of_no_records
-from sluice.proxy.session.gateway.address_rewrite import AddressWork, brake_ms, is_slow
+from sluice.proxy.session.gateway.address_rewrite import AddressWork, brake_ms_per_kib, is_slow
 from sluice.proxy.session.identity import Identity
 from sluice.proxy.session.in_flight import (
     ADDRESSES,
@@ -43,28 +44,21 @@ from sluice.proxy.session.in_flight import (
     THROTTLE,
     TOKENS,
     TOPIC_SIZES,
-    AnswerWork,
     InFlight,
 )
 from sluice.proxy.session.local_responses import LocalAnswers
 from sluice.proxy.session.mutations.responses import MutationAnswers
 from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.read_gate import Pace
-from sluice.proxy.session.request_time import RequestTime
 from sluice.proxy.session.requests import RequestSide
 from sluice.proxy.session.throttling import Throttling
-from sluice.proxy.session.topic_attribution import FIRST_WITH_IDS, learn_names
+from sluice.proxy.session.topic_attribution import FIRST_WITH_IDS
 from sluice.usage.flow import AccessFlow
-
-_HEAD_BYTES: Final = 1024
-"""throttle_time_ms and error stand behind the header's tags, of which Kafka has none."""
 
 _API_VERSIONS_MAX: Final = OFFERED[API_VERSIONS][1]
 _VERSIONS_OFFERED: Final = VersionCaps(OFFERED)
 
-_BY_HEAD: Final = (CHARGE, JOIN, MUTATION)
-_FOR_GATEWAY: Final = (ADDRESSES, CONFIGS, QUORUM)
-_NOT_CHARGED: Final = (*_FOR_GATEWAY, NAMES, CLUSTER_ACTION, REPLICA, FOLLOWER)
+_NOT_CHARGED: Final = (ADDRESSES, CONFIGS, QUORUM, NAMES, CLUSTER_ACTION, REPLICA, FOLLOWER)
 
 
 class AnswerSide:
@@ -72,8 +66,9 @@ class AnswerSide:
     side."""
 
     __slots__ = (
-        "_addresses", "_authentication", "_identity", "_in_flight", "_local", "_mutations", "_names", "_pace",
-        "_records", "_requests", "_skip", "_throttling", "_token_owners", "bytes_read", "edits",
+        "_addresses", "_authentication", "_identity", "_in_flight", "_local", "_mutations", "_names",
+        "_names_to", "_pace", "_pieces", "_records", "_requests", "_skip", "_throttling", "_token_owners",
+        "bytes_read", "edits", "is_stopped",
     )  # fmt: skip
 
     def __init__(
@@ -82,7 +77,13 @@ class AnswerSide:
         LocalAnswers,
     ) -> None:  # fmt: skip
         self._local = local
-        self._names = [each for each in (shared.topic_names, shared.own_topic) if each is not None]
+        self._pieces = AnswerPieces(pace, requests)
+        told = [each for each in (shared.topic_names, shared.own_topic) if each is not None]
+        self._names = NameReader(told, self._pieces) if told else None
+        self._names_to = 0  # up to where the answer in which they are read may go on
+        self.is_stopped = False
+        """`data` has returned before it came to the end of what it can go on with: it is to be called again
+        when others have been served, whether more has come or not"""
         self._token_owners = shared.token_owners
         self._records = shared.recorder.requests
         self._pace = pace
@@ -115,7 +116,8 @@ class AnswerSide:
     def passing_bytes(self) -> int:
         """As of RequestSide: none while the rest of the answer is looked at, or changed."""
         addresses, mutations, replicas = self._addresses, self._mutations, self._requests.replicas
-        if replicas is not None and replicas.is_walking:
+        names = self._names
+        if (replicas is not None and replicas.is_walking) or (names is not None and names.left_bytes):
             return 0
         if (addresses is not None and addresses.left_bytes) or (
             mutations is not None and mutations.left_bytes
@@ -132,21 +134,18 @@ class AnswerSide:
     def data(self, buf: bytearray, start: int, end: int, now_ms: float) -> int:
         """As RequestSide.data, for the broker's bytes. Raises ProtocolError (mostly BrokerError: they
         contradict what was asked); then both connections are to be closed."""
-        pos = start
+        self.is_stopped = False
+        pos = self._rest_of_answer(buf, start, end, now_ms) if self._skip else start
         if self._skip:
-            pos = self._rest_of_answer(buf, start, end, now_ms)
-            if self._skip:
-                return pos
-        in_flight, local = self._in_flight, self._local.due
+            return pos
+        in_flight, local, pieces = self._in_flight, self._local.due, self._pieces
         identity, throttling = self._identity, self._throttling
         try:
             while end - pos >= SIZE_BYTES:
                 if not in_flight:
                     raise BrokerError("an answer that no request asked for")
-                (
-                    asked_id, api_key, version, flow, request_bytes,
-                    forwarded_ms, held_ms, _, sensor, work,
-                ) = in_flight[0]  # fmt: skip
+                entry = in_flight[0]
+                asked_id, api_key, version, flow, asked_bytes, sent_ms, held_ms, _, sensor, work = entry
                 if work is RAW_TOKEN:
                     if (frame_end := self._raw_answer(buf, pos, end)) > end:
                         break
@@ -167,9 +166,11 @@ class AnswerSide:
                     if (worked := self._work_on(buf, pos, end, frame_end, now_ms)) is None:
                         break
                     throttle_ms = worked
+                    if pieces.looked_at_bytes:
+                        end = self._stop(frame_end, end)
                 in_flight.pop(0)
                 self._records.append((
-                    flow, request_bytes, size + SIZE_BYTES, now_ms - forwarded_ms, held_ms + throttle_ms,
+                    flow, asked_bytes, size + SIZE_BYTES, now_ms - sent_ms, held_ms + throttle_ms,
                     held_ms, now_ms, api_key, version, identity.user, sensor,
                 ))  # fmt: skip
                 if frame_end > end:
@@ -195,6 +196,7 @@ class AnswerSide:
         only if `_skip` is 0 now."""
         skip = self._skip
         addresses, mutations, replicas = self._addresses, self._mutations, self._requests.replicas
+        names = self._names
         if replicas is not None and replicas.is_walking:
             replicas.go_on(buf, start, min(start + skip, end), now_ms)
         if addresses is not None and addresses.left_bytes:
@@ -203,6 +205,10 @@ class AnswerSide:
             passed = min(skip, end - start)
             mutations.go_on(buf, start, start + passed, now_ms)
             self._skip = mutations.left_bytes
+        elif names is not None and names.left_bytes:
+            passed = names.go_on(buf, start, min(start + skip, end), now_ms)
+            self._skip = skip - passed
+            self.is_stopped = start + passed < min(start + skip, end)
         else:
             passed = min(skip, end - start)
             self._skip = skip - passed
@@ -212,6 +218,18 @@ class AnswerSide:
             self._local.mid_answer = False
             self._put_local(start + passed)
         return start + passed
+
+    def _stop(self, frame_end: int, end: int) -> int:
+        """The answer that ends at `frame_end` took long to work on. Returns up to where this look goes."""
+        if self._names is not None and self._names.left_bytes:
+            stop = min(self._names_to, end)
+        elif self._pieces.looked_at_bytes >= PIECE_BYTES:
+            stop = min(frame_end, end)
+        else:
+            return end
+        self._pieces.looked_at_bytes = 0
+        self.is_stopped = stop < end
+        return stop
 
     def _cut_through(self, frame_end: int, end: int) -> int:
         """An answer goes on whose end has not arrived. Returns up to where."""
@@ -266,7 +284,7 @@ class AnswerSide:
         throttle_ms = 0.0
         try:
             replicas = self._requests.replicas
-            if end < frame_end and not self._enough_arrived(
+            if end < frame_end and not has_enough_arrived(
                 buf, pos, end, frame_end, api_key, version, work, request_time
             ):
                 return None
@@ -292,34 +310,20 @@ class AnswerSide:
             if work is MUTATION:
                 self._reader().begin_results(buf, pos, end, frame_end, now_ms)
             if self._addresses is not None and work is not NONE:
-                self._addresses.rewrite(buf, pos, end, frame_end, api_key, version, work)
-                if is_slow(api_key, entry[4], work):
-                    self._brake(frame_end - pos, work, now_ms)
+                if is_slow(api_key, work):
+                    self._pace.broker_answered()
+                looked_at = self._addresses.rewrite(buf, pos, end, frame_end, api_key, version, work)
+                if looked_at:
+                    self._pieces.took(looked_at, brake_ms_per_kib(work), now_ms)
+            if api_key == METADATA and self._names is not None and version >= FIRST_WITH_IDS:
+                body = pos + RESPONSE_HEAD_BYTES
+                changed_to = self.edits[-1][1] if self.edits else body
+                self._names_to = self._names.begin(
+                    buf, body, min(end, frame_end), frame_end, changed_to, now_ms
+                )
         except MalformedFrame as error:
             raise malformed_answer(error, pos, api_key, version) from None
         return throttle_ms
-
-    def _brake(self, answer_bytes: int, work: AnswerWork, now_ms: float) -> None:
-        """The answer has come that was waited for; it took long to rewrite."""
-        self._pace.broker_answered()
-        until_ms = now_ms + brake_ms(answer_bytes, work)
-        self._pace.mute(until_ms, now_ms, None, at_boundary=self._requests.at_boundary)
-
-    @staticmethod
-    def _enough_arrived(
-        buf: bytearray, pos: int, end: int, frame_end: int, api_key: int, version: int, work: AnswerWork,
-        request_time: RequestTime | None,
-    ) -> bool:  # fmt: skip
-        """Can an answer whose end has not arrived be worked on? One too large to keep goes on as it is."""
-        if request_time is not None and not request_time.can_tell(pos, end, frame_end, api_key, version):
-            return False
-        if work is NONE or work is NAMES or work is REPLICA or work is FOLLOWER:
-            return True
-        if work in _BY_HEAD:
-            return end - pos >= _HEAD_BYTES
-        if work in _FOR_GATEWAY:
-            return AddressWork.enough_arrived(buf, pos, end, frame_end, api_key, version)
-        return frame_end - pos > WHOLE_MAX_BYTES
 
     def _work_on_answer(
         self, buf: bytearray, pos: int, end: int, frame_end: int, entry: InFlight, now_ms: float
@@ -327,10 +331,6 @@ class AnswerSide:
         """As _work_on, for what is no Fetch and has arrived as far as is needed."""
         _, api_key, version, _, request_bytes, forwarded_ms, _, noted, sensor, work = entry
         if work in _NOT_CHARGED:
-            if api_key == METADATA and version >= FIRST_WITH_IDS and self._names:
-                told = bytes(buf[pos + RESPONSE_HEAD_BYTES : min(end, frame_end)])
-                for names in self._names:
-                    learn_names(names, told)
             return 0.0
         if work is MUTATION:
             return noted - forwarded_ms

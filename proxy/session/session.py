@@ -100,16 +100,9 @@ class Session:
             self._in_flight, local, flows,
         )  # fmt: skip
         self._answers = self.answer_side(
-            shared,
-            policy,
-            self.pace,
-            self.identity,
-            authentication,
-            self._throttling,
-            self._in_flight,
-            self._requests,
-            local,
-        )
+            shared, policy, self.pace, self.identity, authentication, self._throttling, self._in_flight,
+            self._requests, local,
+        )  # fmt: skip
         self.edits = self._answers.edits
         """of a gateway, by the last `broker_data`: (start, stop, replacement), what the shell is to send in
         the place of these bytes of buf; it clears the list then (AnswerSide.edits)"""
@@ -236,6 +229,12 @@ class Session:
         if throttling.request_time is not None and in_flight:
             return True
         return throttling.fetch_sensor is not None and any(entry[1] in FETCHES for entry in in_flight)
+
+    @property
+    def has_more_answers(self) -> bool:
+        """Give what `broker_data` has left to it again when others have been served, with more or without
+        (AnswerSide.is_stopped)."""
+        return self._answers.is_stopped
 
     @property
     def due_bytes(self) -> int:

@@ -10,7 +10,6 @@ Only with an access log; without one no connection has this. Source: ProduceRequ
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from sluice.protocol.apis import PRODUCE
@@ -18,7 +17,6 @@ from sluice.protocol.codec.wire import uuid_text
 from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.fetch import FIRST_FLEXIBLE as FETCH_FIRST_FLEXIBLE
 from sluice.protocol.headers import request_body
-from sluice.protocol.mutations.topic_sizes import SizeReader
 from sluice.protocol.primitives import (
     UUID_BYTES,
     compact_string,
@@ -31,7 +29,6 @@ from sluice.protocol.primitives import (
     uvarint,
 )
 from sluice.protocol.produce import FIRST_FLEXIBLE, FIRST_TOPIC_ID
-from sluice.proxy.session.own_topic.own_topic import OwnTopic
 from sluice.usage.flow import FETCH_CLASS, PRODUCE_CLASS, AccessFlow, Origin, TopicNames
 from sluice.usage.records import Flow
 
@@ -73,18 +70,6 @@ TOPICS_AT: Final = 13
 """of a Fetch with a session, behind max_bytes: itself, isolation level, session id, epoch"""
 _EPOCH_AT: Final = 9
 _TOPICS_AT_WITHOUT_SESSION: Final = 5
-
-
-def learn_names(names: TopicNames | OwnTopic, answer: bytes) -> None:
-    """An answer to Metadata from version FIRST_WITH_IDS on, or its beginning, behind its correlation id,
-    tells topics' names."""
-    if names.is_new(answer):
-        reader = SizeReader()
-        with suppress(MalformedFrame):  # it is the broker's, and passes as it is
-            reader.feed(answer)
-        for topic in reader.sizes:
-            if topic.name is not None:
-                names.learn(topic.topic_id, topic.name)
 
 
 def is_incremental(buf: bytearray, offset: int, limit: int) -> bool:

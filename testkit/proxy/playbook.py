@@ -103,6 +103,10 @@ class Shell:
         data = self._broker_kept + data
         passed, self._broker_kept = self._give(self.session.broker_data, data, self.session.edits)
         self.to_client += passed
+        while self.session.has_more_answers:
+            kept = self._broker_kept
+            passed, self._broker_kept = self._give(self.session.broker_data, kept, self.session.edits)
+            self.to_client += passed
         self._resume()
 
     def wake(self) -> None:

@@ -47,8 +47,8 @@ from sluice.proxy.session.in_flight import ADDRESSES, CONFIGS, NONE, QUORUM, Ans
 
 _CUT_THROUGH: Final = frozenset({PRODUCE, FETCH, SHARE_FETCH})
 _MAX_ID_DIGITS: Final = 10
-_SHORT_BYTES: Final = 4 * 1024
-"""of a FindCoordinator: it names a thousand groups at most, whose brokers are rewritten in some 10 ms"""
+_ALONE: Final = frozenset({ApiKey.FIND_COORDINATOR, ApiKey.DESCRIBE_CLUSTER})
+"""A few bytes of each bring an answer of many times their size, all of it addresses."""
 _BRAKE_MS_PER_KIB: Final = 8.0
 """behind an answer of which the codec decodes brokers' results, 0.8 ms for each KiB in which nobody else is
 served: so one connection takes a tenth of the time"""
@@ -88,17 +88,15 @@ def work_in_gateway(
     return ADDRESSES if carries_addresses(api_key, version) else NONE
 
 
-def is_slow(api_key: int, request_bytes: int, work: AnswerWork) -> bool:
+def is_slow(api_key: int, work: AnswerWork) -> bool:
     """May the request have the gateway work long on its answer? Then nothing is begun behind it before that
-    has come: many at once would be worked on without a pause, whatever brake there is behind each."""
-    if work is ADDRESSES:
-        return api_key == ApiKey.FIND_COORDINATOR and request_bytes > _SHORT_BYTES
-    return work is CONFIGS or work is QUORUM
+    has come: many at once would be worked on for seconds, whatever brake there is behind each."""
+    return work is CONFIGS or work is QUORUM or (work is ADDRESSES and api_key in _ALONE)
 
 
-def brake_ms(answer_bytes: int, work: AnswerWork) -> float:
-    """For how long nothing is begun behind an answer that `is_slow`."""
-    return answer_bytes / 1_024 * (_BRAKE_OF_ADDRESSES_MS_PER_KIB if work is ADDRESSES else _BRAKE_MS_PER_KIB)
+def brake_ms_per_kib(work: AnswerWork) -> float:
+    """The brake behind each KiB of an answer that `AddressWork.rewrite` has looked at."""
+    return _BRAKE_OF_ADDRESSES_MS_PER_KIB if work is ADDRESSES else _BRAKE_MS_PER_KIB
 
 
 class AddressWork:
@@ -143,9 +141,10 @@ class AddressWork:
 
     def rewrite(
         self, buf: bytearray, pos: int, end: int, frame_end: int, api_key: int, version: int, work: AnswerWork
-    ) -> None:
+    ) -> int:
         """Learn from the answer and rewrite it: adds edits, or patches `buf` in place and begins what
-        `pass_on` ends (`left_bytes`).
+        `pass_on` ends (`left_bytes`). Returns how many bytes took long to look at: none of those that carry
+        records, for their quotas are others.
 
         Raises MalformedFrame, and then has added nothing.
         """
@@ -154,12 +153,17 @@ class AddressWork:
             shown = self._shown(frame, version) if work is CONFIGS else hide_quorum_listeners(frame, version)
             if shown != frame:
                 self._edits.append((pos, frame_end, shown))
-        elif carries_addresses(api_key, version):
+            return frame_end - pos
+        if carries_addresses(api_key, version):
             if frame_end > end and api_key in _CUT_THROUGH:
                 self._eraser = EndpointEraser(api_key, version, frame_end - pos - RESPONSE_HEAD_BYTES)
                 self.pass_on(buf, pos + RESPONSE_HEAD_BYTES, end)
             else:
-                self._rewrite_addresses(buf, pos, min(end, frame_end), frame_end, api_key, version)
+                looked_to = self._rewrite_addresses(
+                    buf, pos, min(end, frame_end), frame_end, api_key, version
+                )
+                return 0 if api_key in _CUT_THROUGH else looked_to - pos
+        return 0
 
     def pass_on(self, buf: bytearray, start: int, end: int) -> int:
         """The answer whose beginning has gone goes on at `buf[start:end]`. Returns the offset up to which
@@ -173,17 +177,19 @@ class AddressWork:
 
     def _rewrite_addresses(
         self, buf: bytearray, pos: int, end: int, frame_end: int, api_key: int, version: int
-    ) -> None:
+    ) -> int:
         brokers = self._brokers
         body = response_body(buf, pos, end, api_key, version)
         addresses = find_addresses(buf, body, end, api_key, version)
+        looked_to = end if api_key != METADATA else addresses[-1].stop if addresses else pos
         if not addresses:
-            return
+            return looked_to
         edits = address_edits(pos, frame_end, addresses, brokers.mapping)
         if not names_controllers(buf, body, end, api_key, version):
             for address in addresses:
                 brokers.learn(address.node_id, address.host, address.port)
         self._edits += edits
+        return looked_to
 
     def _shown(self, frame: bytes, version: int) -> bytes:
         brokers = self._brokers

@@ -1,0 +1,83 @@
+"""A read brings more answers than one look works on: the rest is looked at when others were served."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sluice.usage.flow import TopicNames
+from testkit.frames.frames import METADATA, answer, request
+from testkit.peers.fault_broker import BrokerSide, FaultBroker
+from testkit.proxy.local_proxy import LocalProxy
+
+pytestmark = pytest.mark.asyncio
+MANY = 40
+SMALL_BUFFER_BYTES = 65_536
+ASKED = request(METADATA, 12, {"topics": None}, correlation_id=7)
+
+
+def long_answer() -> bytes:
+    told: Any = [{"name": f"topic-{number}", "partitions": [{}] * 9} for number in range(900)]
+    return answer(METADATA, 12, {"topics": told}, correlation_id=7)
+
+
+@pytest.mark.parametrize("takes_at_once", [True, False])
+async def test_all_of_them_arrive_though_the_broker_sends_nothing_more(takes_at_once: bool) -> None:
+    expected = long_answer() * MANY
+
+    async def answers_all(client: BrokerSide) -> None:
+        for _ in range(MANY):
+            await client.request()
+        await client.send(expected)
+        await asyncio.Event().wait()
+
+    async with FaultBroker(answers_all) as broker:
+        proxy = LocalProxy(broker.port)
+        proxy.shared = replace(proxy.shared, topic_names=TopicNames())
+        async with proxy:
+            with await proxy.client(receive_buffer_bytes=SMALL_BUFFER_BYTES) as client:
+                await client.send(ASKED * MANY)
+                if not takes_at_once:
+                    await asyncio.sleep(0.3)  # it takes nothing, and the proxy has to stop meanwhile
+                assert await client.read(len(expected)) == expected
+
+
+async def test_others_are_served_between_two_looks() -> None:
+    """A second client's requests are answered while the first one's answers are still looked through."""
+    expected = b"".join(
+        answer(METADATA, 12, {"topics": [{"name": f"{number}-{'x' * 200}"}] * 100}, correlation_id=7)
+        for number in range(40)
+    )
+    order: list[str] = []
+
+    async def answers(client: BrokerSide) -> None:
+        first = await client.request()
+        if first.api_key != METADATA:
+            await client.send(answer(first.api_key, 3, {}, correlation_id=first.correlation_id))
+            await asyncio.Event().wait()
+        for _ in range(39):
+            await client.request()
+        await client.send(expected)
+        await asyncio.Event().wait()
+
+    async with FaultBroker(answers) as broker:
+        proxy = LocalProxy(broker.port)
+        proxy.shared = replace(proxy.shared, topic_names=TopicNames())
+        async with proxy:
+            with await proxy.client() as first, await proxy.client() as second:
+
+                async def takes() -> None:
+                    assert await first.read(len(expected)) == expected
+                    order.append("first")
+
+                taking = asyncio.ensure_future(takes())
+                await first.send(ASKED * 40)
+                await first.read(0)
+                await second.send(request(18, 3, {}, correlation_id=9))
+                await second.frame()
+                order.append("second")
+                await taking
+    assert order[-1] == "first"
