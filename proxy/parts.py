@@ -67,11 +67,10 @@ def follow_connection_limits(
     limits.max_connections_per_address = options.max_connections_per_ip
     limits.max_connections_per_user = options.max_connections_per_user
     limits.max_unauthenticated = options.max_unauthenticated_connections
-    by_hand = options.model_fields_set
-    limits.caps_shared_names = "max_connections_per_user" in by_hand
+    limits.caps_shared_names = options.is_set("max_connections_per_user")
     if not limits.caps_shared_names and limits.max_connections_per_user is not None:
         limits.max_connections_per_user = min(limits.max_connections_per_user, max(_FEW, most // 2))
-    if "max_unauthenticated_connections" not in by_hand and limits.max_unauthenticated is not None:
+    if not options.is_set("max_unauthenticated_connections") and limits.max_unauthenticated is not None:
         limits.max_unauthenticated = min(limits.max_unauthenticated, max(_FEW, most // 4))
     if by_files < wanted and options.max_connections is not None:
         _log.warning(

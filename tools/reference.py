@@ -71,6 +71,8 @@ The file is looked at every five seconds. A change of an option that is marked â
 flows (what a connection is told at its beginning, for new connections); other changes are named in the log
 (`configuration_needs_restart`) and wait for a restart. Where a change marked â†» contradicts an option
 that waits, all of them wait, and that line says why (`problems`). A file with a mistake changes nothing.
+An option that is taken out of the file has its default again. A section that may be left out (`access_log`,
+`replication`, `inter_broker`) comes and goes with a restart, and is then named as a whole.
 Quotas, certificates and credentials are files of their own, which are followed too.
 
 ## Options

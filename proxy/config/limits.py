@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
@@ -15,6 +15,10 @@ DEFAULT_UNAUTHENTICATED: Final = 1_000
 
 class LimitsOptions(Options):
     """Bounds on what a client can make the proxy keep and do."""
+
+    yielding: ClassVar[frozenset[str]] = frozenset(
+        {"max_connections_per_user", "max_unauthenticated_connections"}
+    )
 
     max_frame_bytes: Annotated[int, Field(ge=1024, le=MAX_INT32), NO_BOOL] = Field(
         default=104_857_600,

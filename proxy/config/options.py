@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from ipaddress import ip_address, ip_network
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
@@ -88,6 +88,19 @@ class Options(BaseModel):
     """A section of the configuration: unknown keys are refused, nothing changes after it is built."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, ser_json_inf_nan="null")
+
+    yielding: ClassVar[frozenset[str]] = frozenset()
+    """options whose default yields to other options, while the same value that somebody has set does not"""
+
+    def is_set(self, option: str) -> bool:
+        """Whether somebody has set it; to be asked of options that are `yielding`, or a live reload would
+        not know that it makes a difference."""
+        assert option in self.yielding
+        return option in self.model_fields_set
+
+    def setting(self, option: str) -> tuple[Any, bool]:
+        """All that makes a difference of an option: its value, and where that matters whether it `is_set`."""
+        return getattr(self, option), option in self.yielding and self.is_set(option)
 
 
 def without_titles(schema: dict[str, Any]) -> dict[str, Any]:

@@ -99,9 +99,9 @@ class QuotaFile:
         """
         outcome = await self._check_file(apply)
         if outcome is not ReloadOutcome.SUCCESS and self._is_due(self._clock()):
-            limits = await self._limits_now()
-            apply(limits)
-            _log.info("quotas_scheduled", file=str(self._path), entities=len(limits.scheduled))
+            limits = await self._put_in_force(apply)
+            if self.base.schedules:  # else what was in force before a file that could not be is so again
+                _log.info("quotas_scheduled", file=str(self._path), entities=len(limits.scheduled))
         return outcome
 
     def _is_due(self, now_unix_s: float) -> bool:
@@ -110,9 +110,13 @@ class QuotaFile:
             return bool(self.base.schedules)
         return now_unix_s >= self._until_unix_s
 
-    async def _limits_now(self) -> QuotaLimits:
+    async def _put_in_force(self, apply: Callable[[QuotaLimits], None]) -> QuotaLimits:
+        """The limits as they are now. Raises what `apply` raises; they are due again then."""
         now_unix_s = self._clock()
-        return self._evaluated(await in_turns(limits_at_in_steps(self.base, now_unix_s)), now_unix_s)
+        found = await in_turns(limits_at_in_steps(self.base, now_unix_s))
+        self._until_unix_s = -inf
+        apply(found.limits)
+        return self._evaluated(found, now_unix_s)
 
     def _evaluated(self, found: LimitsAt, now_unix_s: float) -> QuotaLimits:
         self._evaluated_unix_s = now_unix_s
@@ -143,9 +147,14 @@ class QuotaFile:
             self._watched.refuse(hash_of(text), error)
             self._log_kept(ReloadOutcome.INVALID)
             return ReloadOutcome.INVALID
-        self.base = base
-        limits = await self._limits_now()
-        apply(limits)
+        before, self.base = self.base, base
+        try:
+            limits = await self._put_in_force(apply)
+        except Exception as error:
+            self.base = before
+            outcome = self._watched.not_applied(hash_of(text), self._path, error, time.time())
+            self._log_kept(outcome, error)
+            return outcome
         self._watched.accept(hash_of(text), time.time())
         _log.info("quotas_applied", file=str(self._path), hash=self.status.hash, entities=len(limits.entries))
         return ReloadOutcome.SUCCESS
@@ -153,14 +162,14 @@ class QuotaFile:
     def _look(self) -> tuple[Seen, str | ConfigError | None]:
         """What the path leads to and, if that may be new, its text or why it cannot be read."""
         seen = identify((self._path,))
-        if not self._watched.wants_reading(seen):
+        if not self._watched.wants_reading(seen, time.time()):
             return seen, None
         try:
             return seen, read_text(self._path, "quota")
         except ConfigError as error:
             return seen, error
 
-    def _log_kept(self, outcome: ReloadOutcome) -> None:
+    def _log_kept(self, outcome: ReloadOutcome, error: Exception | None = None) -> None:
         problems = self.status.last_error.splitlines()
         _log.error(
             "quotas_not_applied",
@@ -169,4 +178,5 @@ class QuotaFile:
             hash_kept=self.status.hash,
             problems=problems[:_LOGGED_PROBLEMS],
             problems_not_shown=max(0, len(problems) - _LOGGED_PROBLEMS),
+            exc_info=error,
         )

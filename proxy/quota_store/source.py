@@ -101,8 +101,8 @@ class QuotaSource:
             await self.topic.keep(is_last=True)
 
     def _put(self, limits: QuotaLimits) -> None:
-        self.limits = limits
         self._apply(limits)
+        self.limits = limits
 
     def _file_changed(self, limits: QuotaLimits) -> None:
         file = str(self._options.file)

@@ -21,6 +21,8 @@ from sluice.quotas.files.config_error import ConfigError, Problem
 
 SETTLED_S: Final = 1.0
 """A file written twice within one tick of its clock looks unchanged; one this young is read again."""
+AGAIN_S: Final = 30.0
+"""after which content that could not be put in force is tried again: what never can is a line now and then"""
 
 
 class ReloadOutcome(StrEnum):
@@ -31,7 +33,7 @@ class ReloadOutcome(StrEnum):
     UNCHANGED = "unchanged"
     """the content in force, written anew"""
     INVALID = "invalid"
-    """cannot be used; the last good content stays"""
+    """cannot be used, or not be put in force; the last good content stays"""
     UNREADABLE = "unreadable"
     """missing, unreadable, too large or no regular file; the last good content stays"""
     HANGING = "hanging"
@@ -57,7 +59,8 @@ class ReloadStatus:
     """What metrics and readiness tell of a watched file."""
 
     hash: str = ""
-    """of the content in force: the first 12 hexadecimal digits of its SHA-256; empty before the first"""
+    """of the content in force: the first 12 hexadecimal digits of its SHA-256; empty before the first, and
+    where only a part of one is"""
     last_success_unix_s: float = 0.0
     """when the file last held what is in force or came into force"""
     last_error: str = ""
@@ -156,6 +159,14 @@ class WatchedFiles:
         self._refused_error = str(error)
         self._again_unix_s = again_unix_s
         self._failed(ReloadOutcome.INVALID, error)
+
+    def not_applied(
+        self, content_hash: str, path: Path, error: Exception, now_unix_s: float
+    ) -> ReloadOutcome:
+        """The content is good, but putting it in force failed: told as refused, and tried again later."""
+        problem = Problem(f"could not be put in force: {error!r}", source=str(path))
+        self.refuse(content_hash, ConfigError([problem]), now_unix_s + AGAIN_S)
+        return ReloadOutcome.INVALID
 
     def _succeeded(self, outcome: ReloadOutcome, now_unix_s: float) -> None:
         self._again_unix_s = inf

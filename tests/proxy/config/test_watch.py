@@ -4,6 +4,7 @@ nothing."""
 from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,15 @@ from structlog.testing import capture_logs
 from sluice.proxy.config.config import LIVE_OPTIONS, Config
 from sluice.proxy.config.file import load_config
 from sluice.proxy.config.watch import ConfigWatch, changed_options, with_options
-from sluice.proxy.runtime.watched_file import ReloadOutcome
+from sluice.proxy.metrics.collector import SluiceCollector
+from sluice.proxy.metrics.exposition import exposition
+from sluice.proxy.metrics.usage_meter import UsageMeter
+from sluice.proxy.runtime import watched_file
+from sluice.proxy.runtime.gauges import Gauges
+from sluice.proxy.runtime.watched_file import ReloadOutcome, ReloadStatus
+from sluice.quotas.limits.limits import QuotaLimits
+from sluice.quotas.manager import QuotaManager
+from sluice.usage.records import Recorder
 
 LISTENER = {"name": "clients", "bind_port": 9092, "upstream_host": "kafka", "upstream_port": 9092}
 
@@ -216,3 +225,122 @@ def test_what_has_changed_is_put_together_from_both(tmp_path: Path) -> None:
     some = with_options(before, after, ["unknown_apis", "limits.max_connections"])
     assert changed_options(before, some) == ["limits.max_connections", "unknown_apis"]
     assert with_options(before, after, changed) == after
+
+
+SECTIONS_THAT_MAY_BE_LEFT_OUT: dict[str, Any] = {
+    "access_log": {"directory": {"path": "log"}},
+    "inter_broker": {"listeners": ["clients"]},
+    "replication": {"listener": "clients", "leader_id": 1, "bootstrap": ["kafka:9093"]},
+}
+
+
+@pytest.mark.parametrize("section", SECTIONS_THAT_MAY_BE_LEFT_OUT)
+@pytest.mark.asyncio
+async def test_a_section_that_is_taken_out_waits_and_does_not_hold_up_the_rest(
+    tmp_path: Path, section: str
+) -> None:
+    written: dict[str, Any] = {section: SECTIONS_THAT_MAY_BE_LEFT_OUT[section]}
+    watched = Watched(tmp_path, **written)
+    await watched.check()
+    watched.write(limits={"max_connections": 5})
+    assert await watched.check() is ReloadOutcome.SUCCESS
+    assert [config.limits.max_connections for config in watched.applied] == [5]
+    assert [line["options"] for line in watched.lines] == [["limits.max_connections"], [section]]
+    watched.write(limits={"max_connections": 6}, **written)
+    await watched.check()
+    assert [line["options"] for line in watched.lines] == [["limits.max_connections"]], "and back"
+
+
+@pytest.mark.asyncio
+async def test_a_default_that_yields_is_another_setting_when_it_is_written_out(watched: Watched) -> None:
+    await watched.check()
+    for limits, is_set in (({"max_connections_per_user": 5_000}, True), ({}, False)):
+        watched.write(limits=limits)
+        await watched.check()
+        assert [line["options"] for line in watched.lines] == [["limits.max_connections_per_user"]]
+        assert watched.applied[-1].limits.is_set("max_connections_per_user") is is_set
+
+
+# What cannot be put in force -------------------------------------------------------------------------------
+
+
+class Failing:
+    """What puts a configuration in force, half of it where it fails."""
+
+    def __init__(self, *fails: bool) -> None:
+        self._fails = list(fails)
+        self.in_force: list[int | None] = [10_000, 10_000]
+
+    def __call__(self, config: Config) -> None:
+        self.in_force[0] = config.limits.max_connections
+        if self._fails and self._fails.pop(0):
+            raise RuntimeError("boom")
+        self.in_force[1] = config.limits.max_connections
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What failed is tried again at the next look."""
+    monkeypatch.setattr(watched_file, "AGAIN_S", 0.0)
+
+
+@pytest.mark.asyncio
+async def test_what_cannot_be_put_in_force_is_told_as_refused_and_what_was_stays(watched: Watched) -> None:
+    await watched.check()
+    status, before = watched.watch.status, watched.watch.status.hash
+    watched.write(limits={"max_connections": 5})
+    failing = Failing(True)
+    with capture_logs() as lines:
+        assert await watched.watch.check(failing) is ReloadOutcome.INVALID
+    assert [line["event"] for line in lines] == ["configuration_not_applied"]
+    assert isinstance(lines[0]["exc_info"], RuntimeError)
+    assert failing.in_force == [10_000, 10_000]
+    assert "sluice.yaml: could not be put in force: RuntimeError('boom')" in status.last_error
+    assert (status.hash, status.outcomes[ReloadOutcome.INVALID]) == (before, 1)
+    assert await refused(status) == "1.0"
+    assert await watched.watch.check(failing) is None, "not at once"
+    assert await refused(status) == "1.0"
+    watched.write()
+    assert await watched.watch.check(failing) is ReloadOutcome.UNCHANGED
+    assert await refused(status) == "0.0"
+
+
+async def refused(status: ReloadStatus) -> str:
+    """As the metric tells it."""
+    quotas = QuotaManager(QuotaLimits())
+    reloads = {"configuration": [status]}
+    collector = SluiceCollector(UsageMeter(Recorder(), quotas), quotas, Gauges(), reloads)
+    page, _ = await exposition(collector, "")
+    (found,) = re.findall(r'^sluice_config_refused{file="configuration"} (\S+)$', page.decode(), re.MULTILINE)
+    return str(found)
+
+
+@pytest.mark.asyncio
+@pytest.mark.usefixtures("at_once")
+async def test_what_could_not_be_put_in_force_is_tried_again_and_so_is_each_other_content(
+    watched: Watched,
+) -> None:
+    await watched.check()
+    watched.write(limits={"max_connections": 5})
+    failing = Failing(True, False, True, False, False)
+    for _ in range(2):
+        assert await watched.watch.check(failing) is ReloadOutcome.INVALID
+        assert not watched.watch._watched.is_at_rest, "or nobody would look again"
+    assert await watched.watch.check(failing) is ReloadOutcome.SUCCESS
+    assert failing.in_force == [5, 5]
+    assert watched.watch.status.last_error == ""
+    assert await watched.watch.check(failing) is None
+
+
+@pytest.mark.asyncio
+async def test_the_file_as_it_was_is_put_in_force_where_only_half_of_it_is(watched: Watched) -> None:
+    """What was in force could not be restored either."""
+    await watched.check()
+    watched.write(limits={"max_connections": 5})
+    failing = Failing(True, True)
+    assert await watched.watch.check(failing) is ReloadOutcome.INVALID
+    failing.in_force = [5, 10_000]
+    watched.write()
+    assert await watched.watch.check(failing) is ReloadOutcome.SUCCESS
+    assert failing.in_force == [10_000, 10_000]
+    assert watched.watch.status.last_error == ""

@@ -212,6 +212,34 @@ def test_a_file_that_is_not_utf_8_is_unreadable(path: Path) -> None:
     assert "not UTF-8" in proxy.file.status.last_error
 
 
+def test_limits_that_cannot_be_put_in_force_are_told_as_refused_and_tried_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy = Proxy(path)
+    rewrite(path, OTHER, 2)
+    fails = [True, False]
+
+    def apply(limits: QuotaLimits) -> None:
+        proxy.apply(limits)
+        if fails and fails.pop(0):
+            raise RuntimeError("boom")
+
+    assert asyncio.run(proxy.file.check(apply)) is ReloadOutcome.INVALID
+    assert (proxy.rate, proxy.applied) == (1048576, 2), "what was in force is so again"
+    assert "could not be put in force: RuntimeError('boom')" in proxy.file.status.last_error
+    assert proxy.file.status.hash == hash_of(GOOD)
+    assert asyncio.run(proxy.file.check(apply)) is None, "not at once"
+    monkeypatch.setattr(watched_file, "AGAIN_S", 0.0)
+    for text, when in ((GOOD, 3), (OTHER, 4)):
+        rewrite(path, text, when)
+        fails = [text == OTHER, False]
+        outcome = asyncio.run(proxy.file.check(apply))
+    assert outcome is ReloadOutcome.INVALID
+    assert asyncio.run(proxy.file.check(apply)) is ReloadOutcome.SUCCESS
+    assert (proxy.rate, proxy.file.status.last_error) == (2000000, "")
+    assert asyncio.run(proxy.file.check(apply)) is None
+
+
 def test_the_watch_goes_on_looking_until_it_is_cancelled(path: Path) -> None:
     async def follow() -> float | None:
         proxy = Proxy(path)
