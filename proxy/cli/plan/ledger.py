@@ -102,11 +102,12 @@ def forget_cuts(folder: Path, place: str) -> None:
 def add_grants(folder: Path, granted: Iterable[PlannedLimit], today: date) -> None:
     """Each replaces an earlier one of the same limit. Raises ConfigError."""
     kept = _grants(folder)
+    last = _last_noted(today, (date.fromisoformat(item["until"]) for item in kept.values()))
     until = (today + GRANT).isoformat()
     for limit in granted:
         item = {"entity": limit.entity, "key": limit.key, "up_to": limit.up_to, "until": until}
         kept[limit.entity, limit.key] = item
-    still = [item for item in kept.values() if item["until"] >= today.isoformat()]
+    still = [item for item in kept.values() if item["until"] >= last.isoformat()]
     _write(folder / _GRANTS, {"grants": still})
 
 
@@ -126,11 +127,18 @@ def rolled_back(folder: Path, today: date) -> dict[Limit, date]:
 
 def add_rolled_back(folder: Path, of: Iterable[Limit], today: date, *, dry_run: bool = False) -> date:
     """A person has; from now on these are left alone. Returns until when. Raises ConfigError."""
-    until = today + GRANT
-    kept = rolled_back(folder, today) | dict.fromkeys(of, until)
+    until, before = today + GRANT, _rolled_back(folder)
+    last = _last_noted(today, before.values())
+    still = {limit: day for limit, day in before.items() if day >= last}
     if not dry_run:
-        _write_rolled_back(folder, kept)
+        _write_rolled_back(folder, still | dict.fromkeys(of, until))
     return until
+
+
+def _last_noted(today: date, untils: Iterable[date]) -> date:
+    """What was over by this day is forgotten: the last note's, or a clock that is ahead for once would forget
+    what is in force."""
+    return min(today, max(untils, default=date.max) - GRANT)
 
 
 def forget_rolled_back(folder: Path, of: Iterable[Limit]) -> None:

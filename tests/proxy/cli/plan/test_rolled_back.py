@@ -13,6 +13,7 @@ from sluice.proxy.cli.plan.apply import apply_plan, apply_unattended, read_plan,
 from sluice.proxy.cli.plan.choice import Reviews
 from sluice.proxy.cli.plan.command import left_out_lines
 from sluice.proxy.cli.plan.file import PlanFile
+from sluice.proxy.cli.plan.ledger import add_grants, add_rolled_back
 from sluice.proxy.cli.quotas.places import QuotaFilePlace
 from sluice.quotas.files.config_error import ConfigError
 from tests.proxy.cli.plan.test_nightly import DAY, KEY, limits_of, of, plan, quotas
@@ -118,3 +119,29 @@ def test_damaged_marks_are_named_and_nothing_changes(content: str, tmp_path: Pat
     assert limits_of(place) == BEFORE
     apply_plan(night(tmp_path, 1), place, today=TODAY)
     assert limits_of(place)["alice"] == 700, "a person's plan without a name does not ask"
+
+
+def test_a_clock_that_was_ahead_for_once_forgets_nothing(tmp_path: Path) -> None:
+    """Bob was rolled back on a machine whose clock was a year ahead; alice was changed again that night."""
+    place = rolled_back(tmp_path)
+    bob = marks(tmp_path)[0]["entity"].replace("alice", "bob")
+    add_rolled_back(tmp_path / "out", [(bob, KEY)], TODAY.replace(year=2027))
+    assert marks(tmp_path)[0] == MARKED
+    applied = apply_unattended(night(tmp_path, 2), place, today=TODAY + timedelta(days=1))
+    assert (limits_of(place), left_out_lines(applied)) == (BEFORE, [LEFT])
+
+
+def test_what_is_over_is_forgotten_at_the_next_note_but_one(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    for days in (0, 20, 40):
+        add_rolled_back(out, [(f"u{days}", KEY)], TODAY + timedelta(days=days))
+    assert [mark["entity"] for mark in marks(tmp_path)] == ["u20", "u40"]
+
+
+def test_a_grant_outlasts_a_clock_that_was_ahead_for_once(tmp_path: Path) -> None:
+    alice, bob = night(tmp_path, 0, of("alice", 700, 1_000), of("bob", 700, 1_000)).limits
+    add_grants(tmp_path / "out", [alice], TODAY)
+    add_grants(tmp_path / "out", [bob], TODAY.replace(year=2027))
+    found = json.loads((tmp_path / "out" / "grants.json").read_text())["grants"]
+    assert [grant["entity"] for grant in found] == [alice.entity, bob.entity]
