@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import MutableSequence
 from typing import Final, TypeAlias
 
+from sluice.quotas.limits.client_ids import MAX_CLIENT_ID
 from sluice.usage.records import ASK, Flow
 from sluice.usage.request_cost import FLAT_COSTS, RequestCosts
 
@@ -18,8 +19,6 @@ PRODUCE_CLASS: Final = "produce"
 FETCH_CLASS: Final = "fetch"
 REFUSED: Final = "refused"
 """why a request has a row of its own that a quota has refused"""
-MAX_CLIENT_ID: Final = 256
-"""characters of a client id that are written; clients may send 32,767"""
 _MAX_READ: Final = 1_000
 """answers that are told apart"""
 MAX_HEADS: Final = 10_000

@@ -16,6 +16,7 @@ from math import log
 from random import Random
 from typing import Any, Final, TypeVar
 
+from sluice.quotas.limits.client_ids import MAX_CLIENT_ID
 from sluice.usage.access_record import (
     CODES,
     MOST,
@@ -25,7 +26,7 @@ from sluice.usage.access_record import (
     Columns,
     ColumnType,
 )
-from sluice.usage.flow import MAX_CLIENT_ID, AccessFlow
+from sluice.usage.flow import AccessFlow
 from sluice.usage.records import RequestRecord, Unanswered, finished_ms_of
 
 _Number = TypeVar("_Number", int, float)

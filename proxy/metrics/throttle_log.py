@@ -21,6 +21,7 @@ from sluice.protocol.names import api_name
 from sluice.proxy.runtime.log import LineBudget
 from sluice.quotas.entity import QuotaEntity, QuotaLevel
 from sluice.quotas.kinds import KINDS
+from sluice.quotas.limits.client_ids import MAX_CLIENT_ID
 from sluice.usage.records import EventKind, ThrottleEvent
 
 QUIET_MS: Final = 5_000.0
@@ -28,8 +29,6 @@ LINE_INTERVAL_MS: Final = 10_000.0
 MINTERS_INTERVAL_MS: Final = 60_000.0
 MAX_MINTERS: Final = 16
 """of one episode, counted at once"""
-_MAX_CLIENT_ID: Final = 256
-"""characters; a client id may have 32 KiB"""
 MAX_ENTITIES: Final = 1_000
 """followed at once; clients can mint entities through a default: the rest shows in metrics only"""
 
@@ -57,7 +56,7 @@ class _Minters:
         self._last = ("", "")
 
     def add(self, client_id: str, address: str) -> None:
-        self._last = key = (client_id[:_MAX_CLIENT_ID], address)
+        self._last = key = (client_id[:MAX_CLIENT_ID], address)
         counts = self._counts
         if key in counts or len(counts) < MAX_MINTERS:
             counts[key] = counts.get(key, 0) + 1
@@ -131,8 +130,8 @@ class _Episode:
     def told(self) -> ThrottleEpisode:
         """As it is now; names are cut, for many of these are kept."""
         event = self.event
-        if len(event.client_id) > _MAX_CLIENT_ID:
-            event = event._replace(client_id=event.client_id[:_MAX_CLIENT_ID])
+        if len(event.client_id) > MAX_CLIENT_ID:
+            event = event._replace(client_id=event.client_id[:MAX_CLIENT_ID])
         minter = ("", "") if self.minters is None else self.minters.top()
         return ThrottleEpisode(
             event, _cut(self.entity), self.until_ms, self.events, self.delay_ms, self.refused, minter
@@ -151,8 +150,8 @@ class _Episode:
 
 def _cut(entity: QuotaEntity) -> QuotaEntity:
     client_id = entity.client_id
-    if isinstance(client_id, str) and len(client_id) > _MAX_CLIENT_ID:
-        return entity._replace(client_id=client_id[:_MAX_CLIENT_ID])
+    if isinstance(client_id, str) and len(client_id) > MAX_CLIENT_ID:
+        return entity._replace(client_id=client_id[:MAX_CLIENT_ID])
     return entity
 
 
@@ -185,7 +184,7 @@ def begun_by(event: ThrottleEvent, entity: QuotaEntity) -> Fields:
     if entity.user != event.user:
         fields["by_user"] = event.user
     if entity.client_id != event.client_id:
-        fields["by_client_id"] = event.client_id[:_MAX_CLIENT_ID]
+        fields["by_client_id"] = event.client_id[:MAX_CLIENT_ID]
     return fields
 
 

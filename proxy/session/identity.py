@@ -16,7 +16,7 @@ class Identity:
         self.user = ANONYMOUS if user is None else user
         """the principal's name, of which only the broker's yes makes another"""
         self.client_id = ""
-        """of the last request"""
+        """of the last request, as ClientIds keeps it"""
         self.flow = Flow()
         """likewise"""
         self.software = ""

@@ -31,6 +31,7 @@ from sluice.proxy.session.quota_requests import QuotaRequests
 from sluice.proxy.session.read_gate import Pace
 from sluice.proxy.session.throttling import Throttling
 from sluice.proxy.session.topic_attribution import Flows
+from sluice.quotas.limits.client_ids import MAX_CLIENT_ID
 from sluice.usage.records import Flow
 
 _BEFORE_AUTHENTICATION: Final = AUTHENTICATION_APIS | {API_VERSIONS}
@@ -334,6 +335,8 @@ class RequestSide(FetchSide):
         """Whose sensors are charged from now on?"""
         identity = self._identity
         identity.client_id = java_text(raw)
+        if id_length > MAX_CLIENT_ID:  # bytes: no fewer than characters
+            identity.client_id = self._quotas.limits.client_ids.kept(identity.client_id)
         self._client_id_length = id_length
         self._client_id_raw = raw
         flows = self._flows

@@ -56,6 +56,9 @@ _MAX_FLOWS: Final = 64
 """of a connection; with more topics it is counted among `connections` more than once in a window"""
 _MAX_LENGTHS: Final = 8
 """each is one more try, of a tenth of the time that reading takes"""
+_MAX_BEGIN_BYTES: Final = 1_024
+"""of a Produce, from its client id on: these and its transactional id may have 32 KiB each, and a longer
+one is read each time"""
 UNKNOWN_HEAD: Final = 2**31
 """bytes: no Produce is so long"""
 NO_TOPICS: Final = b"\1"
@@ -221,7 +224,7 @@ class Flows:
         except MalformedFrame:
             return None
         flow = self._of(PRODUCE_CLASS, topic, topic_id)
-        if count == _TOO_LONG:
+        if count == _TOO_LONG or pos - start > _MAX_BEGIN_BYTES:
             return KnownBegin(bytes(buf[start:client_id_end]), UNKNOWN_HEAD, flow, version, acks)
         known = KnownBegin(bytes(buf[start:pos]), pos - client_id_end, flow, version, acks)
         self.produces.keep(known.begin, known)

@@ -19,6 +19,7 @@ from sluice.quotas.addresses import usual_address
 from sluice.quotas.entity import DEFAULT, UNNAMED_USERS, Part, Prefix, QuotaEntity, QuotaLevel, Tenant
 from sluice.quotas.exempt import ExemptRule, ExemptRules
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS, KindSpec, QuotaKind, Scope
+from sluice.quotas.limits.client_ids import ClientIds
 from sluice.quotas.limits.schedule import Schedule, Scheduled
 from sluice.quotas.limits.tables import LimitsOfEntity, LimitTable, Match
 
@@ -67,12 +68,12 @@ class QuotaLimits:
     __slots__ = (
         "_entries",
         "_limits_addresses",
-        "_longest_prefix",
         "_lowest",
         "_shadow",
         "_tables",
         "_tenant_of",
         "_tenants",
+        "client_ids",
         "exempt",
         "kinds",
         "refusing",
@@ -138,10 +139,13 @@ class QuotaLimits:
         all_keys: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._entries: Mapping[QuotaEntity, Mapping[str, float]] = MappingProxyType(checked)
         self._tables = tables
+        self.exempt = ExemptRules(exempt)
+        """whom no limit delays; `resolve` and `explain` do not look at it"""
         self.kinds = tables.keys()  # of which somebody's connections have a limit
         self._tenants = MappingProxyType({name: tuple(members) for name, members in tenants.items()})
         self._tenant_of = tenants_by_member(self._tenants)
-        self._longest_prefix, self._limits_addresses = 0, False
+        self._limits_addresses = False
+        self.client_ids = ClientIds(rule.client_id for rule in self.exempt.rules)  # read-only
         self._lowest: dict[QuotaKind, tuple[bool, float]] = {}  # of any user: (in shadow mode, limit)
         for index, (given, values) in enumerate(entries):
             if index % _ENTRIES_PER_STEP == _ENTRIES_PER_STEP - 1:
@@ -165,8 +169,7 @@ class QuotaLimits:
                         found = (key in in_shadow, limit)
                         self._lowest[kind] = min(self._lowest.get(kind, found), found)
             self._limits_addresses |= level is None
-            if isinstance(entity.client_id, Prefix):
-                self._longest_prefix = max(self._longest_prefix, len(entity.client_id.text))
+            self.client_ids.add(entity.client_id)
         for entity, shadow_keys in shadow.items():
             for key in shadow_keys:
                 if key not in checked.get(entity, ()):
@@ -177,8 +180,6 @@ class QuotaLimits:
         self.refusing = frozenset(refusing)
         """entities whose producer_byte_rate refuses what has no turn in time"""
         self._shadow = MappingProxyType({entity: frozenset(some) for entity, some in shadow.items() if some})
-        self.exempt = ExemptRules(exempt)
-        """whom no limit delays; `resolve` and `explain` do not look at it"""
         self.schedules = MappingProxyType(dict(schedules))
         """the calendars of entities; read-only"""
         self.scheduled = MappingProxyType(dict(scheduled))
@@ -308,7 +309,7 @@ class QuotaLimits:
         if level.client_part is not Part.GROUP:
             return level.configured_entity(user, client_id, tenant)
         longest = None
-        for length in range(min(len(client_id), self._longest_prefix), 0, -1):
+        for length in range(min(len(client_id), self.client_ids.longest_prefix), 0, -1):
             entity = level.configured_entity(user, client_id, tenant, Prefix(client_id[:length]))
             configured = self._entries.get(entity) if entity is not None else None
             if configured is not None and key in configured:

@@ -21,6 +21,7 @@ from sluice.proxy.session.delays import LEAST_PATIENCE_S
 from sluice.proxy.session.in_flight import MAX_IN_FLIGHT
 from sluice.proxy.session.request_time import IN_FLIGHT_IN_DEBT, IN_FLIGHT_WITHIN_QUOTA
 from sluice.quotas.files.load import MAX_PLAN_BYTES, MAX_QUOTAS_BYTES, MAX_SMALL_BYTES
+from sluice.quotas.limits.client_ids import MAX_CLIENT_ID
 from testkit.repository.docs_tables import rows_below
 
 UNITS = {"KiB": 1024, "MiB": 1024 * 1024}
@@ -76,6 +77,11 @@ def test_at_least_this_much_is_compared() -> None:
             [IN_FLIGHT_WITHIN_QUOTA, IN_FLIGHT_IN_DEBT],
         ),
         ("bytes of a waiting connection that count as come", [AHEAD_BYTES]),
+        (
+            "characters of a client id that are kept; of a longer one these and a digest of the whole, by "
+            "which it is apart from others",
+            [MAX_CLIENT_ID],
+        ),
         ("… that are read to see whether its client left", [FAR_BYTES, LOOK_BYTES]),
         ("topics and partitions in a Produce or a transaction's request that is looked into", [MAX_PARTS]),
         ("clients of one broker that are dialled for at a time", [MAX_DIALS]),

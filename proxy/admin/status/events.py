@@ -7,12 +7,12 @@ from types import MappingProxyType
 from typing import Final
 
 from sluice.protocol.names import api_name
-from sluice.proxy.admin.status.model import MAX_LISTED, Event, clean
+from sluice.proxy.admin.status.model import MAX_LISTED, Event
 from sluice.proxy.admin.top.search import own_names
 from sluice.proxy.admin.top.text import amount, duration, who
 from sluice.proxy.metrics.throttle_log import QUIET_MS, ThrottleEpisode
 from sluice.quotas.kinds import KINDS, KindSpec
-from sluice.quotas.names import printable
+from sluice.quotas.names import clean, printable
 from sluice.usage.records import EventKind, ThrottleEvent
 
 EPISODES_PER_STEP: Final = 200

@@ -1,6 +1,6 @@
 """What the status API answers and what it may be asked: types from which docs/status-api.json is made. Pure.
 
-Names are as clients and the quota file give them, but cut at MAX_NAME characters; who shows them must escape
+Names are as clients and the quota file give them, but cut (quotas/names.py); who shows them must escape
 them. Times are UTC, ISO 8601. A page of a list begins at `offset`; of `matching` ones the first `listed` can
 be paged through.
 """
@@ -14,19 +14,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from sluice.quotas.kinds import KIND_BY_KEY, QuotaKind
 
-MAX_NAME: Final = 256
-"""characters of a name that are told; a client id may have 32 KiB"""
 MAX_LISTED: Final = 1_000
 """rows of a list that can be paged through: the most throttled, or the newest"""
 MAX_LIMIT: Final = 100
 """rows of one answer"""
 DEFAULT_LIMIT: Final = 50
 MAX_SEARCH: Final = 200
-
-
-def clean(name: str) -> str:
-    """A name that can be told: not too long, and UTF-8 can write it."""
-    return name[:MAX_NAME].encode(errors="replace").decode()
 
 
 class Model(BaseModel):

@@ -16,10 +16,11 @@ from math import isfinite, log
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from sluice.proxy.admin.status.model import Plan, PlanChange, clean
+from sluice.proxy.admin.status.model import Plan, PlanChange
 from sluice.proxy.admin.top.text import who
 from sluice.quotas.files.load import read_bytes
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS
+from sluice.quotas.names import clean
 
 PLAN_FILE: Final = "plan.json"
 LATEST: Final = "LATEST"

@@ -22,7 +22,6 @@ from sluice.proxy.admin.status.model import (
     PrincipalDetail,
     PrincipalsQuery,
     ProducerIdsOf,
-    clean,
 )
 from sluice.proxy.admin.top.row import ConnectionRow, Row, why
 from sluice.proxy.admin.top.rows import Survey, state_of, throttle_of
@@ -30,6 +29,7 @@ from sluice.proxy.admin.top.search import Bucket, Connected, Search
 from sluice.proxy.admin.top.text import who
 from sluice.quotas.kinds import KINDS, QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
+from sluice.quotas.names import clean
 from sluice.quotas.producer_ids.buckets import MS_PER_HOUR
 from sluice.quotas.producer_ids.principal import PrincipalIds
 from sluice.quotas.sensors.sensor import Sensor

@@ -34,7 +34,6 @@ from sluice.proxy.admin.status.model import (
     ReplicaInfo,
     ReplicationInfo,
     Summary,
-    clean,
 )
 from sluice.proxy.admin.status.plan import MAX_BYTES, NO_PLAN, Found, PlanError, PlanReader, find_plan
 from sluice.proxy.admin.status.rows import (
@@ -60,6 +59,7 @@ from sluice.proxy.session.producer_ids.shared import ProducerIds
 from sluice.proxy.session.replication.followers import Replication
 from sluice.quotas.files.load import read_bytes
 from sluice.quotas.manager import QuotaManager
+from sluice.quotas.names import clean
 from sluice.quotas.sensors.sensor import Sensor
 
 _SHARE: Final = 0.1

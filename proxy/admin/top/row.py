@@ -11,6 +11,7 @@ from sluice.proxy.metrics.delayed_time import NOT_DELAYED, Delayed
 from sluice.quotas.kinds import KINDS, QuotaKind, Scope
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.limits.scheduled import told_now
+from sluice.quotas.names import clean
 from sluice.quotas.numbers import number
 
 MAX_CONNECTIONS: Final = 20
@@ -37,8 +38,8 @@ class ConnectionRow:
         """As in the snapshot."""
         return {
             "peer": self.peer,
-            "user": self.user,
-            "client_id": self.client_id,
+            "user": clean(self.user),
+            "client_id": clean(self.client_id),
             "state": self.state,
             "throttled_by": self.throttled_by,
             "for_ms": round(self.for_ms, 1),
@@ -97,7 +98,7 @@ class Row:
             "quota": self.kind.value,
             "key": spec.config_key,
             "unit": spec.limit_unit,
-            "bucket": self.bucket,
+            "bucket": {key: clean(name) for key, name in self.bucket.items()},
             "rule": self.rule,
             "limit": self.limit,
             "shadow": self.shadow,
@@ -157,7 +158,8 @@ def why(row: Row, limits: QuotaLimits) -> list[str]:
             what = "its request waits" if connection.state == "holding" else "nothing is read from it for"
             tail = f"{connection.for_ms:,.1f} ms more"
             tail += " for its turn" if connection.state == "holding" else ""
-            lines.append(f"{connection.peer} ({connection.user}/{connection.client_id}): {what} {tail}")
+            who = f"{clean(connection.user)}/{clean(connection.client_id)}"
+            lines.append(f"{connection.peer} ({who}): {what} {tail}")
     lines.extend(_to_ask_further(row, limits))
     return lines
 

@@ -18,6 +18,7 @@ from sluice.proxy.admin.top.rows import state_of, throttle_of
 from sluice.proxy.admin.top.search import Connected, fits_pattern
 from sluice.proxy.admin.top.walk import LOOP_SHARE, walked
 from sluice.proxy.session.session import Session
+from sluice.quotas.names import clean
 
 MAX_ROWS: Final = 1_000
 SPAN_S: Final = 1.0
@@ -52,7 +53,8 @@ class Live(NamedTuple):
     def to_json(self) -> dict[str, Any]:
         """As in the snapshot."""
         rounded = ("for_ms", "requests_per_s", "bytes_in_per_s", "bytes_out_per_s")
-        return {**self._asdict(), **{name: round(getattr(self, name), 1) for name in rounded}}
+        names = {"user": clean(self.user), "client_id": clean(self.client_id)}
+        return {**self._asdict(), **names, **{name: round(getattr(self, name), 1) for name in rounded}}
 
 
 _KEYS: Final[dict[ConnectionSort, Callable[[Live], float]]] = {

@@ -11,7 +11,7 @@ import pytest
 
 from sluice.proxy.admin.status.events import Episodes, event_of
 from sluice.proxy.admin.status.history import NewIds
-from sluice.proxy.admin.status.model import MAX_LISTED, MAX_NAME, PrincipalsQuery
+from sluice.proxy.admin.status.model import MAX_LISTED, PrincipalsQuery
 from sluice.proxy.admin.status.rows import (
     ConnectionList,
     ProducerIdList,
@@ -29,6 +29,7 @@ from sluice.proxy.runtime.log import LineBudget
 from sluice.quotas.entity import DEFAULT, QuotaEntity, Tenant
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
+from sluice.quotas.names import MAX_NAME
 from sluice.usage.records import EventKind, ThrottleEvent
 from testkit.proxy.status_feed import HOSTILE, Client, Feed, now_ms
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -220,6 +221,34 @@ def test_a_row_explains_the_level_and_the_arithmetic_and_each_connection() -> No
         "10.0.0.1:5000 (alice/app): nothing is read from it for 3,000.0 ms more",
         "every level and its entry: sluice quotas explain --user alice --client-id app --config FILE",
     ]
+
+
+def test_names_are_cut_where_they_are_told_and_the_reasons_are_those_of_the_whole() -> None:
+    """A name in the quota file may have 32 KiB, and each connection of its bucket would tell all of it."""
+    name = "n" * 9_000
+    shared = shared_of(QuotaLimits([(QuotaEntity(name, name), {"producer_byte_rate": 1_000})]))
+    shells = [connected(shared, name) for _ in range(3)]
+    for shell in shells:
+        shell.client_sends(produce_of(30_000, client_id=name))
+    (row,) = survey(shared, *shells).rows
+    found = row.to_json(shared.quotas.limits)
+    assert found["bucket"] == {"user": "n" * 256, "client-id": "n" * 256}
+    assert {(one["user"], one["client_id"]) for one in found["shown"]} == {("n" * 256, "n" * 256)}
+    told = [line for line in found["why"] if line.startswith("10.0.0.1:")]
+    assert len(told) == 3
+    assert all(f" ({'n' * 256}/{'n' * 256}): " in line for line in told)
+    assert found["why"][0].startswith("user_client ")
+    assert "Applies" in found["why"][0]
+
+
+def test_what_many_long_client_ids_make_top_tell_is_short() -> None:
+    shared = shared_of(QuotaLimits([(QuotaEntity(None, DEFAULT), {"producer_byte_rate": 1_000})]))
+    shells = [connected(shared) for _ in range(5)]
+    for number, shell in enumerate(shells):
+        shell.client_sends(produce_of(40_000, client_id="\x01" * 32_760 + str(number)))
+    rows = survey(shared, *shells).rows
+    assert len(rows) == 5
+    assert all(len(json.dumps(row.to_json(shared.quotas.limits))) < 10_000 for row in rows)
 
 
 def test_an_address_that_connects_too_fast_is_a_row_with_its_connections() -> None:

@@ -21,6 +21,8 @@ from sluice.proxy.admin.top.throughput import LiveConnections, TwoLooks
 from sluice.proxy.admin.top.throughput_view import connections_view
 from sluice.proxy.session.policy import SessionPolicy
 from sluice.proxy.session.session import Session
+from sluice.quotas.entity import QuotaEntity
+from sluice.quotas.limits.limits import QuotaLimits
 from testkit.frames.frames import API_VERSIONS, fetch, fetch_answer_of, produce_of, request
 from testkit.proxy.playbook import START_MS, Shell, limits_of, shared_of
 from testkit.proxy.status_feed import Feed, served
@@ -72,6 +74,18 @@ def test_the_software_is_what_the_client_called_itself() -> None:
     looks = TwoLooks()
     run(looks, client, silent, long)
     assert [row.software for row in looks.rows] == ["apache-kafka-java 4.3.1", "", "x" * 64]
+
+
+def test_names_are_cut_where_they_are_told() -> None:
+    """One in the quota file may have 32 KiB, and each connection behind it would tell all of it."""
+    limits = [(QuotaEntity("\x01" * 9_000, "\x01" * 9_000), {"producer_byte_rate": 1})]
+    shared = shared_of(QuotaLimits(limits))
+    shell = Shell(Session(shared, SessionPolicy(), "10.0.0.1", "\x01" * 9_000))
+    shell.client_sends(produce_of(20_000, client_id="\x01" * 9_000))
+    looks = TwoLooks()
+    run(looks, Client("10.0.0.1:5000", shell.session))
+    found = looks.rows[0].to_json()
+    assert (found["user"], found["client_id"]) == ("\x01" * 256, "\x01" * 256)
 
 
 def test_answers_are_bytes_out() -> None:
