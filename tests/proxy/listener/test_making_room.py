@@ -7,6 +7,7 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from time import monotonic
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,7 @@ async def answers_all(client: BrokerSide) -> None:
     versions = {SASL_AUTHENTICATE: 2, SASL_HANDSHAKE: 1, API_VERSIONS: 0}
     while True:
         asked = await client.request()
-        body = {"apiKeys": KEYS} if asked.api_key == API_VERSIONS else {}
+        body: dict[str, Any] = {"apiKeys": KEYS} if asked.api_key == API_VERSIONS else {}
         version = versions[asked.api_key]
         await client.send(answer(asked.api_key, version, body, correlation_id=asked.correlation_id))
 
