@@ -376,7 +376,8 @@ class Connection(Relay):
         self.session.closed(now_ms)
         self._footprint.closed()
         self._worker.closed()
-        if self._eof or client.gone or not client.finish_sending():
+        is_there = not self._eof and not client.gone and client.finish_sending()
+        if not is_there or not self._worker.limits.spare.has_room:
             client.close()
             self._on_close(self)
         else:

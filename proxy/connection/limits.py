@@ -26,6 +26,7 @@ from ipaddress import IPv6Address
 from typing import Final
 
 from sluice.proxy.connection.guest_share import GuestShare
+from sluice.proxy.connection.spare_files import SpareFiles
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.quotas.entity import ANONYMOUS, UNNAMED_USERS
 
@@ -38,6 +39,8 @@ client's: a balancer told it (PROXY protocol), or somebody who knows has set max
 a thousand clients may come from behind one (NAT)."""
 GRACE_MS: Final = 1_000.0
 """for which who has just come may not be ended for another: a login's round trips, on a long way too"""
+FILES_EACH: Final = 2
+"""towards the client and towards the broker"""
 _SHARED_NAMES: Final = UNNAMED_USERS | {ANONYMOUS}
 """each is many principals"""
 
@@ -145,6 +148,7 @@ class ConnectionLimits:
         "max_connections_per_user",
         "max_unauthenticated",
         "refused",
+        "spare",
         "unauthenticated",
     )
 
@@ -171,6 +175,8 @@ class ConnectionLimits:
         """of these, those whose principal is not known yet"""
         self.guests = GuestShare()
         """what these may cost"""
+        self.spare = SpareFiles()
+        """what the connections leave of the open files"""
         self.ended_for_others = 0
         """of these, since the start, those that were ended for a newer one"""
         self._guests: dict[Seat, None] = {}
@@ -228,6 +234,7 @@ class ConnectionLimits:
             if cause is not None:
                 return cause
             self._address_enters(key)
+        self.spare.reserve(FILES_EACH)
         self.connections += 1
         self.unauthenticated += 1
         seat = Seat(self, key, now_ms)
@@ -291,6 +298,7 @@ class ConnectionLimits:
             _take(self._unauthenticated_by_address, address_key)
 
     def _leaves(self, seat: Seat, address_key: str | None, user: str | None) -> None:
+        self.spare.free(FILES_EACH)
         self.connections -= 1
         if address_key is not None:
             _take(self._by_address, address_key)

@@ -77,7 +77,7 @@ class Listener:
         self.authentication_timeout_s = authentication_timeout_s
         self._rate = rate
         self._path = path
-        self._held_back = HeldBack(worker.loop, self._let_go)
+        self._held_back = HeldBack(worker.loop, self._let_go, worker.limits.spare)
         self._arriving: set[asyncio.Task[None]] = set()
         self._ports: list[AcceptPort] = []
         try:
