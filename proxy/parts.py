@@ -20,7 +20,7 @@ from sluice.proxy.metrics.kafka_page import KafkaPage, KafkaWindows
 from sluice.proxy.metrics.usage_meter import UsageMeter
 from sluice.proxy.runtime.gauges import Gauges
 from sluice.proxy.runtime.log import get_logger
-from sluice.proxy.runtime.open_files import allowed, connections_of, files_of
+from sluice.proxy.runtime.open_files import allowed, connections_of, files_of, for_clients
 from sluice.proxy.session.replication.followers import Replication
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager
@@ -60,7 +60,9 @@ def follow_connection_limits(
 
     What nobody has set fits what is set, and the descriptors that the process may have (`open_files`).
     """
-    by_files = max(1, connections_of(allowed()[0] if open_files is None else open_files))
+    files = allowed()[0] if open_files is None else open_files
+    by_files = max(1, connections_of(files))
+    limits.spare.most = for_clients(files)
     wanted = MAX_INT32 if options.max_connections is None else options.max_connections
     limits.max_connections = most = min(wanted, by_files)
     limits.guests.share = options.unauthenticated_cpu_share

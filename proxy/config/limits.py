@@ -58,9 +58,9 @@ class LimitsOptions(Options):
     max_unauthenticated_connections: Annotated[int, Field(ge=1, le=MAX_INT32), NO_BOOL] | None = Field(
         default=DEFAULT_UNAUTHENTICATED,
         description="Of which the principal is not known yet. Beyond it the oldest that has had 1 s and is "
-        "to speak is ended for a newer one, or newer ones wait to be accepted. The default is at most a "
-        "quarter of max_connections. One address may have a quarter of the places where it is surely a "
-        "client's (PROXY protocol, or max_connections_per_ip is set).",
+        "to speak, or to read its answers, is ended for a newer one, or newer ones wait to be accepted. The "
+        "default is at most a quarter of max_connections. One address may have a quarter of the places "
+        "where it is surely a client's (PROXY protocol, or max_connections_per_ip is set).",
     )
     connections_per_s: Annotated[float, Field(gt=0, le=MAX_INT32), NO_BOOL] | None = Field(
         default=None,

@@ -140,6 +140,7 @@ class Connection(Relay):
             return
         if room.wait_s() > 0.0:
             self._client.read(False)
+            self._footprint.waits_for_share(True)
             room.wait(self._guest_may_read)
             return
         begun_s = thread_time()
@@ -151,6 +152,7 @@ class Connection(Relay):
             self._seat_guest()
 
     def _guest_may_read(self) -> None:
+        self._footprint.waits_for_share(False)
         if not self._closed and not self._pace.state:
             self._read_client()
 
@@ -165,7 +167,10 @@ class Connection(Relay):
             self._client.call(self._guest_readable, self._client.reading)
 
     def _is_to_speak(self) -> bool:
-        return self._client.reading and not self.session.in_flight
+        """It is the client's turn: to say something, or to take what it asked for. Who sends requests and
+        reads no answers would else keep its place: it always has some in flight."""
+        client = self._client
+        return client.out is not None or (client.reading and not self.session.in_flight)
 
     def _make_room(self) -> None:
         detail = "it had not authenticated, and made room for a newer one"
@@ -371,7 +376,8 @@ class Connection(Relay):
         self.session.closed(now_ms)
         self._footprint.closed()
         self._worker.closed()
-        if self._eof or client.gone or not client.finish_sending():
+        is_there = not self._eof and not client.gone and client.finish_sending()
+        if not is_there or not self._worker.limits.spare.has_room:
             client.close()
             self._on_close(self)
         else:

@@ -23,12 +23,16 @@ from sluice.proxy.runtime.gauges import Gauges
 _LET_ON: Final = 4
 """at a time: what they will cost is not known before"""
 _PAUSE_S: Final = 0.002
+_NEWCOMER_S: Final = 0.01
+"""until one that waits to be accepted has surely been: its port looks again after 5 ms at the latest"""
 
 
 class WaitingRoom:
     """Where connections wait that have not authenticated, while their share is used up."""
 
-    __slots__ = ("_gauges", "_has_timer", "_loop", "_share", "_waiting")
+    __slots__ = (
+        "_gauges", "_has_timer", "_is_newcomers_turn", "_loop", "_newcomer_waits", "_share", "_waiting",
+    )  # fmt: skip
 
     def __init__(self, loop: AbstractEventLoop, share: GuestShare, gauges: Gauges) -> None:
         self._loop = loop
@@ -36,6 +40,8 @@ class WaitingRoom:
         self._gauges = gauges
         self._waiting: deque[Callable[[], None]] = deque()
         self._has_timer = False
+        self._newcomer_waits = False
+        self._is_newcomers_turn = False
 
     def wait_s(self) -> float:
         """Until there is something of the share again; 0: now."""
@@ -48,6 +54,11 @@ class WaitingRoom:
         if not self._has_timer:
             self._arm()
 
+    def newcomer_waits(self) -> None:
+        """Somebody is not accepted for want of the share. Every other turn is then his: those who wait here
+        come back with their next request, and would have all of it."""
+        self._newcomer_waits = True
+
     def charge(self, took_s: float) -> None:
         """Somebody took so much."""
         self._share.charge(took_s, monotonic())
@@ -57,13 +68,18 @@ class WaitingRoom:
         """It was a good one."""
         self._share.refund(took_s)
 
-    def _arm(self) -> None:
+    def _arm(self, at_least_s: float = _PAUSE_S) -> None:
         self._has_timer = True
-        self._loop.call_later(max(_PAUSE_S, self.wait_s()), self._let_on)
+        self._loop.call_later(max(at_least_s, self.wait_s()), self._let_on)
 
     def _let_on(self) -> None:
         self._has_timer = False
         if self.wait_s() <= 0.0:
+            self._is_newcomers_turn = self._newcomer_waits and not self._is_newcomers_turn
+            self._newcomer_waits = False
+            if self._is_newcomers_turn:
+                self._arm(_NEWCOMER_S)
+                return
             for _ in range(min(_LET_ON, len(self._waiting))):
                 self._waiting.popleft()()
         if self._waiting:

@@ -17,25 +17,41 @@ _PIPE_BYTES: Final = 1024 * 1024
 """what an unprivileged process may ask for (fs.pipe-max-size); 64 KiB, a pipe's own size, moves no faster
 than a buffer copies"""
 _FLAGS: Final = 3  # SPLICE_F_MOVE | SPLICE_F_NONBLOCK, which Python names on Linux alone
+TRY_AGAIN_AFTER: Final = 100
+"""large frames, or reads of them: a pipe that could not be had is asked for again then, for who asks in vain
+reads the frame's next bytes in small pieces"""
 _UNSUPPORTED: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 
 
 class KernelPipe:
     """The pipe of one event loop. Empty between calls, so that all connections can share it."""
 
-    __slots__ = ("_reader", "_writer", "is_usable")
+    __slots__ = ("_reader", "_skips", "_writer", "is_usable")
 
     def __init__(self) -> None:
         self.is_usable = hasattr(os, "splice")
         """False: the kernel has not this way; bytes are to be read and sent"""
         self._reader = self._writer = -1  # made for the first large frame: most workers of tests see none
+        self._skips = 0  # so often it is not worth a try
 
-    def _open(self) -> None:
+    def is_worth_a_try(self) -> bool:
+        """Ask before a large frame, or what is left of it. False: read and send it."""
+        if self._skips:
+            self._skips -= 1
+            return False
+        return self.is_usable
+
+    def _open(self) -> bool:
+        if not self.is_usable or self._skips:
+            return False
         try:
             self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
             fcntl.fcntl(self._writer, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-        except OSError:  # no file descriptors are left, or this user has many pipes already
-            self.close()
+        except OSError:  # no file descriptors are left now, or this user has many pipes already
+            self._close_ends()
+            self._skips = TRY_AGAIN_AFTER
+            return False
+        return True
 
     def move(self, source: int, target: int, max_bytes: int) -> tuple[int, bytes]:
         """Move what has come at `source`, and `target` takes, file descriptors of non-blocking TCP sockets.
@@ -44,9 +60,7 @@ class KernelPipe:
         of them that `target` did not take: its buffer is full, or it is gone, which the next send tells.
         Raises BlockingIOError when nothing has come, OSError when `source` was reset.
         """
-        if self._reader < 0 and self.is_usable:
-            self._open()
-        if not self.is_usable:
+        if self._reader < 0 and not self._open():
             return 0, b""
         try:
             taken = os.splice(source, self._writer, max_bytes, flags=_FLAGS)
@@ -72,6 +86,9 @@ class KernelPipe:
     def close(self) -> None:
         """No more is moved; harmless when closed already."""
         self.is_usable = False
+        self._close_ends()
+
+    def _close_ends(self) -> None:
         if self._reader >= 0:
             os.close(self._reader)
             os.close(self._writer)

@@ -3,9 +3,10 @@
     accept ─ AcceptRate.wait_ms ─► ConnectionLimits.admit ─► Seat: located ─ authenticated ─► close
              too fast: the accept waits    too many: closed at once, with the cause that is returned
 
-*Too many who have not authenticated*: the oldest of those whose turn it is to speak is ended for the one
-that comes; where all have come just now, or wait for the broker, nobody is accepted for a moment
-(docs/decisions.md). One that has authenticated is never ended for another.
+*Too many who have not authenticated*: the oldest of those whose turn it is, to speak or to read, is ended
+for the one that comes; where there is none, the oldest whose bytes wait for the share of a core (guests.py);
+where all have come just now, or wait for the broker, nobody is accepted for a moment (docs/decisions.md). One
+that has authenticated is never ended for another.
 
 *Too many* closes at once. Kafka does so for one address (max.connections.per.ip, SocketServer's
 ConnectionQuotas), but stops accepting when there are too many in all (max.connections). Sluice closes then
@@ -25,6 +26,7 @@ from ipaddress import IPv6Address
 from typing import Final
 
 from sluice.proxy.connection.guest_share import GuestShare
+from sluice.proxy.connection.spare_files import SpareFiles
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.quotas.entity import ANONYMOUS, UNNAMED_USERS
 
@@ -37,6 +39,8 @@ client's: a balancer told it (PROXY protocol), or somebody who knows has set max
 a thousand clients may come from behind one (NAT)."""
 GRACE_MS: Final = 1_000.0
 """for which who has just come may not be ended for another: a login's round trips, on a long way too"""
+FILES_EACH: Final = 2
+"""towards the client and towards the broker"""
 _SHARED_NAMES: Final = UNNAMED_USERS | {ANONYMOUS}
 """each is many principals"""
 
@@ -44,12 +48,14 @@ _SHARED_NAMES: Final = UNNAMED_USERS | {ANONYMOUS}
 class Seat:
     """One connection's place, from its accept to its end."""
 
-    __slots__ = ("_address", "_end", "_is_open", "_limits", "_user", "_waits", "begun_ms")
+    __slots__ = ("_address", "_end", "_is_open", "_limits", "_user", "_waits", "begun_ms", "waits_for_share")
 
     def __init__(self, limits: ConnectionLimits, address: str | None, begun_ms: float) -> None:
         self._limits = limits
         self.begun_ms = begun_ms
         """when the client was accepted"""
+        self.waits_for_share = False
+        """it has spoken, and is not read before those who have not authenticated may take time again"""
         self._waits: Callable[[], bool] | None = None
         self._end: Callable[[], None] | None = None
         self._address = address
@@ -102,7 +108,7 @@ class Seat:
 
     @property
     def is_waiting(self) -> bool:
-        """Nothing is lost with it but what the client might have said."""
+        """Nothing is lost with it but what the client might have said, or has left unread."""
         return self._waits is not None and self._waits()
 
     def end(self) -> None:
@@ -142,6 +148,7 @@ class ConnectionLimits:
         "max_connections_per_user",
         "max_unauthenticated",
         "refused",
+        "spare",
         "unauthenticated",
     )
 
@@ -168,6 +175,8 @@ class ConnectionLimits:
         """of these, those whose principal is not known yet"""
         self.guests = GuestShare()
         """what these may cost"""
+        self.spare = SpareFiles()
+        """what the connections leave of the open files"""
         self.ended_for_others = 0
         """of these, since the start, those that were ended for a newer one"""
         self._guests: dict[Seat, None] = {}
@@ -191,16 +200,23 @@ class ConnectionLimits:
         )
 
     def make_room(self, now_ms: float) -> bool:
-        """End the oldest that has not authenticated and is to speak, if it has had its time. True: so it was
-        done, or nothing is to be gained: accept the next one. False: later."""
+        """End the oldest that has not authenticated and whose turn it is, if it has had its time; if there
+        is none, the oldest that waits for the share. True: so it was done, or nothing is to be gained: accept
+        the next one. False: later."""
+        ended: Seat | None = None
         for guest in self._guests:
             if now_ms - guest.begun_ms < GRACE_MS:
                 break
             if guest.is_waiting:
-                self.ended_for_others += 1
-                guest.end()
-                guest.close()
-                return True
+                ended = guest
+                break
+            if ended is None and guest.waits_for_share:
+                ended = guest
+        if ended is not None:
+            self.ended_for_others += 1
+            ended.end()
+            ended.close()
+            return True
         return not _is_reached(self.unauthenticated, self.max_unauthenticated)
 
     def admit(self, address: str | None, now_ms: float = 0.0) -> Seat | DisconnectCause:
@@ -218,6 +234,7 @@ class ConnectionLimits:
             if cause is not None:
                 return cause
             self._address_enters(key)
+        self.spare.reserve(FILES_EACH)
         self.connections += 1
         self.unauthenticated += 1
         seat = Seat(self, key, now_ms)
@@ -281,6 +298,7 @@ class ConnectionLimits:
             _take(self._unauthenticated_by_address, address_key)
 
     def _leaves(self, seat: Seat, address_key: str | None, user: str | None) -> None:
+        self.spare.free(FILES_EACH)
         self.connections -= 1
         if address_key is not None:
             _take(self._by_address, address_key)

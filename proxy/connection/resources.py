@@ -37,6 +37,10 @@ class Footprint(Generic[Owner]):
         """Offer the connection for ending while it has not authenticated, as Seat.may_end."""
         self._seat.may_end(waits, end)
 
+    def waits_for_share(self, waits: bool) -> None:
+        """Whether it has spoken and is not read: as Seat.waits_for_share."""
+        self._seat.waits_for_share = waits
+
     @property
     def share(self) -> BufferShare[Owner]:
         """The share of its principal, or of all whose principal is not known yet; tells how much to read at

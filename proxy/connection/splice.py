@@ -29,7 +29,7 @@ def can_pass(one: Stream, other: Stream) -> bool:
 
 def expect(peer: Peer, frames: Passing, worker: Worker) -> None:
     """After a read of as much as there was room for: is there a frame to be moved?"""
-    if frames.passing_bytes > _BEGIN_BYTES:
+    if frames.passing_bytes > _BEGIN_BYTES and worker.pipe.is_worth_a_try():
         peer.passing = True
         peer.view = worker.head_view
     elif peer.view is worker.head_view:

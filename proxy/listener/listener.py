@@ -77,7 +77,7 @@ class Listener:
         self.authentication_timeout_s = authentication_timeout_s
         self._rate = rate
         self._path = path
-        self._held_back = HeldBack(worker.loop, self._let_go)
+        self._held_back = HeldBack(worker.loop, self._let_go, worker.limits.spare)
         self._arriving: set[asyncio.Task[None]] = set()
         self._ports: list[AcceptPort] = []
         try:
@@ -125,16 +125,18 @@ class Listener:
     def _wait_s(self, somebody_waits: bool) -> float | None:
         """For how long to accept nobody. None: that depends on whether somebody waits."""
         limits = self._worker.limits
+        wait_s = self._worker.guests.wait_s()
+        if wait_s > 0.0:  # first: nobody is ended for one that is not accepted
+            self._worker.gauges.accepts_delayed += 1
+            if somebody_waits:
+                self._worker.guests.newcomer_waits()
+            return max(wait_s, _SHARE_S)
         if limits.is_crowded:
             if not somebody_waits:
                 return None
             if not limits.make_room(monotonic() * 1000.0):
                 self._worker.gauges.accepts_delayed += 1
                 return _ROOM_S
-        wait_s = self._worker.guests.wait_s()
-        if wait_s > 0.0:
-            self._worker.gauges.accepts_delayed += 1
-            return max(wait_s, _SHARE_S)
         return 0.0
 
     def _arrived(self, client: socket.socket, source: Endpoint, node_id: int | None) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from time import monotonic
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -52,6 +55,34 @@ def test_a_refund_of_what_is_paid_already_lends_nothing() -> None:
     share.refund(0.1)
     share.charge(_BURST_S + 0.1, 100.0)
     assert share.wait_s(100.0) == pytest.approx(0.1 / 0.25)
+
+
+class Timers:
+    """A loop whose timers are due when the test says so."""
+
+    def __init__(self) -> None:
+        self._due: list[Callable[[], None]] = []
+
+    def call_later(self, _: float, call: Callable[[], None]) -> None:
+        self._due.append(call)
+
+    def run(self) -> None:
+        due, self._due = self._due, []
+        for call in due:
+            call()
+
+
+def test_one_that_waits_to_be_accepted_has_every_other_turn() -> None:
+    timers, read = Timers(), list[int]()
+    room = WaitingRoom(cast(Any, timers), GuestShare(), Gauges())
+    for number in range(12):
+        room.wait(partial(read.append, number))
+    for turns_of_the_room in (0, 1, 1, 2):
+        room.newcomer_waits()
+        timers.run()
+        assert read == list(range(4 * turns_of_the_room))
+    timers.run()
+    assert read == list(range(12)), "nobody waits outside"
 
 
 @pytest.mark.asyncio

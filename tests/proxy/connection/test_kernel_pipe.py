@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sluice.proxy.connection.kernel_pipe import KernelPipe
+from sluice.proxy.connection.kernel_pipe import TRY_AGAIN_AFTER, KernelPipe
 from testkit.peers.tls_peers import tcp_pair
 
 MIB = 1024 * 1024
@@ -126,3 +126,29 @@ def test_where_no_pipe_can_be_had_nothing_is_taken_and_nobody_is_blamed(
         client.sendall(b"abc")
         assert pipe.move(ours.fileno(), ours.fileno(), MIB) == (0, b"")
         assert ours.recv(100) == b"abc"
+
+
+def test_a_pipe_that_could_not_be_had_is_asked_for_again_and_not_each_time(
+    pipe: KernelPipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries = 0
+
+    def none_left(flags: int) -> tuple[int, int]:
+        nonlocal tries
+        tries += 1
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    ours, client = tcp_pair()
+    to_broker, broker = tcp_pair()
+    with ours, client, to_broker, broker:
+        client.sendall(b"abc")
+        with monkeypatch.context() as without:
+            without.setattr(os, "pipe2", none_left)
+            for _ in range(5):
+                if pipe.is_worth_a_try():
+                    assert pipe.move(ours.fileno(), to_broker.fileno(), MIB) == (0, b"")
+            assert tries == 1
+        assert any(pipe.is_worth_a_try() for _ in range(2 * TRY_AGAIN_AFTER))
+        assert pipe.move(ours.fileno(), to_broker.fileno(), MIB) == (3, b"")
+        assert broker.recv(100) == b"abc"
+        assert pipe.is_worth_a_try()

@@ -54,3 +54,16 @@ def test_a_silent_one_makes_room_where_all_places_are_taken() -> None:
     assert limits.make_room(GRACE_MS)
     assert not silent.seat.is_open
     assert Guest(limits, 0.0).seat.authenticated("bob") is None
+
+
+def test_one_that_waits_for_the_share_makes_room_only_where_nobody_is_to_speak() -> None:
+    limits = ConnectionLimits(max_unauthenticated=3)
+    waits, known, speaks = (Guest(limits, at_ms, is_to_speak=at_ms == 2.0) for at_ms in (0.0, 1.0, 2.0))
+    waits.seat.waits_for_share = True
+    assert limits.make_room(2.0 + GRACE_MS)
+    assert [one.seat.is_open for one in (waits, known, speaks)] == [True, True, False]
+    Guest(limits, 500.0, is_to_speak=False).seat.waits_for_share = True
+    assert known.seat.authenticated("alice") is None
+    Guest(limits, 600.0, is_to_speak=False)
+    assert limits.make_room(500.0 + GRACE_MS)
+    assert [one.seat.is_open for one in (waits, known)] == [False, True]

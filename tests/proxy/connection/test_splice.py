@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import socket
 import struct
 
 import pytest
 
 from sluice.proxy.connection.kernel_pipe import KernelPipe
+from sluice.proxy.connection.peer import Peer
+from sluice.proxy.connection.splice import expect, move
 from testkit.frames.frames import fetch, produce, record_batch, sized
 from testkit.frames.wire import Wire
 from testkit.peers.fault_broker import BrokerSide, FaultBroker, answer_to
@@ -33,6 +37,15 @@ def moves(monkeypatch: pytest.MonkeyPatch) -> Moves:
 
     monkeypatch.setattr(KernelPipe, "move", seen)
     return moves
+
+
+class Large:
+    """The rest of a large frame is to come."""
+
+    passing_bytes = 10 * MIB
+
+    def passed(self, size: int) -> None:
+        """So much of it has gone on."""
 
 
 def answer_with(correlation_id: int, rest: bytes) -> bytes:
@@ -106,6 +119,30 @@ async def test_without_such_a_way_large_frames_are_copied(monkeypatch: pytest.Mo
             for number in range(3):
                 await ask(client, number, 8 * MIB)
                 assert (await client.frame())[4:8] == number.to_bytes(4, "big")
+
+
+async def test_where_no_pipe_can_be_had_large_frames_are_read_in_large_pieces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Once it could not: after that a try costs more than the copies that it spares."""
+
+    def none_left(flags: int) -> tuple[int, int]:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(os, "pipe2", none_left)
+    async with FaultBroker(_answers_all) as broker, LocalProxy(broker.port) as proxy:
+        worker = proxy._worker
+        frames = Large()
+        one, other = socket.socketpair()
+        with one, other:
+            peer = Peer(worker.poller, one, print, print, worker.view)
+            expect(peer, frames, worker)
+            assert not move(peer, Peer(worker.poller, other, print, print, worker.view), frames, worker)
+            expect(peer, frames, worker)
+            assert (peer.passing, peer.view is worker.view) == (False, True)
+        with await proxy.client() as client:
+            await ask(client, 0, 8 * MIB)
+            assert (await client.frame())[4:8] == (0).to_bytes(4, "big")
 
 
 async def _answers_all(client: BrokerSide) -> None:

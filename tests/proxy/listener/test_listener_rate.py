@@ -9,6 +9,8 @@ import time
 import pytest
 
 from sluice.protocol.proxy_protocol import build_v2
+from sluice.proxy.connection.limits import ConnectionLimits, Seat
+from sluice.proxy.connection.spare_files import SpareFiles
 from sluice.proxy.listener.delayed_close import HeldBack
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.quotas.entity import DEFAULT, QuotaEntity
@@ -108,7 +110,7 @@ async def test_behind_a_balancer_the_rate_is_that_of_each_client() -> None:
 
 async def test_those_held_back_are_bounded_and_end_with_the_listener() -> None:
     loop = asyncio.get_running_loop()
-    held = HeldBack(loop, socket.socket.close, max_held=3)
+    held = HeldBack(loop, socket.socket.close, SpareFiles(), max_held=3)
     clients = [socket.socket() for _ in range(5)]
     for client in clients[:4]:
         held.hold(client, 60_000.0)
@@ -120,6 +122,26 @@ async def test_those_held_back_are_bounded_and_end_with_the_listener() -> None:
     assert all(map(is_closed, clients))
 
 
+async def test_those_held_back_take_no_descriptor_that_a_connection_may_need() -> None:
+    limits = ConnectionLimits(max_connections=3)
+    limits.spare.most = 6
+    held = HeldBack(asyncio.get_running_loop(), socket.socket.close, limits.spare)
+    seat = limits.admit("10.0.0.1")
+    clients = [socket.socket() for _ in range(6)]
+    for client in clients[:5]:
+        held.hold(client, 60_000.0)
+    assert [is_closed(client) for client in clients] == [False] * 4 + [True, False]
+    assert isinstance(limits.admit("10.0.0.1"), Seat)
+    assert [is_closed(client) for client in clients] == [True] * 2 + [False] * 2 + [True, False]
+    assert isinstance(seat, Seat)
+    seat.close()
+    held.hold(clients[5], 60_000.0)
+    assert len(held) == 3
+    held.stop()
+    assert all(map(is_closed, clients))
+    assert limits.spare.has_room
+
+
 @pytest.mark.parametrize("for_ms", [20.3, 20.4, 20.45])
 async def test_nobody_is_closed_before_its_time(for_ms: float) -> None:
     """uvloop's timers count whole milliseconds, so one may call early: its client would come again early."""
@@ -129,7 +151,7 @@ async def test_nobody_is_closed_before_its_time(for_ms: float) -> None:
         client.close()
         closed.set()
 
-    held = HeldBack(asyncio.get_running_loop(), close)
+    held = HeldBack(asyncio.get_running_loop(), close, SpareFiles())
     for _ in range(5):
         closed.clear()
         begun_s = time.monotonic()
