@@ -33,7 +33,7 @@ class SpareFiles:
             self._lent.pop(next(iter(self._lent)))()
 
     def free(self, files: int) -> None:
-        """It has ended."""
+        """The connection that had reserved them has ended."""
         self._reserved -= files
 
     def lend(self, key: Hashable, end: Callable[[], None]) -> None:

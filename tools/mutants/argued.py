@@ -169,8 +169,6 @@ ARGUED: Final[dict[tuple[str, str, str], str]] = {
         "at that edge it gains half a ms, for which nobody is woken",
     (_S + "request_time.py", "RequestTime.note_produce", "min → max"):
         "the header has arrived: it was read to judge the request",
-    (_S + "responses.py", "AnswerSide._work_on_answer", "min(end, frame_end) → min(end, frame_end) - 1"):
-        "no name stands in the last byte",
     (_Q + "entity.py", "QuotaLevel.__new__", "level.has_user = user_part is not Part.IGNORED → pass"):
         "reckoned at import, before it could be changed: no test sees it",
     (_Q + "entity.py", "QuotaLevel.__new__",
