@@ -77,8 +77,11 @@ def calibrate_cost(
             print(fit_table(found, costs))
         mixes = Calibration(target, seconds).drive_mixes(rounds)
         print(mix_table(mix.judged(costs) for mix in mixes))
-    except (CalibrationError, OSError) as error:
-        raise CommandFailed(f"calibrate-cost: {in_words(error)}") from None
+    except CalibrationError as error:
+        raise CommandFailed(f"calibrate-cost: {error}") from None
+    except OSError as error:  # of a file: the costs, or the command for JMX
+        where = f"{error.filename}: " if error.filename else ""
+        raise CommandFailed(f"calibrate-cost: {where}{in_words(error)}") from None
 
 
 def _target(

@@ -35,6 +35,8 @@ _SERVICE_LINK_NAME = re.compile(
 _SERVICE_LINK_VALUE = re.compile(r"(tcp|udp|sctp)://\S+:\d+")
 _NUL = "must not hold the character NUL (\\0), which no file, host or name can have"
 
+_NO_MAPPING = "must be a mapping of keys (listeners:, quotas:, …); a quota file without limits is quotas: []"
+
 
 def load_config(file: Path | None, environ: Mapping[str, str]) -> Config:
     """The configuration in `file` (None: no file) under what `environ` says.
@@ -53,9 +55,7 @@ def load_config(file: Path | None, environ: Mapping[str, str]) -> Config:
 def config_of(document: YamlDocument, source: str, environ: Mapping[str, str]) -> Config:
     """The same for a document that is parsed already; `source` is its file, or empty."""
     if not isinstance(document.value, dict):
-        raise ConfigError(
-            [Problem("must be a mapping of keys (listeners:, quotas:, …)", source=source, line=1)]
-        )
+        raise ConfigError([Problem(_NO_MAPPING, source=source, line=1)])
     if "listeners" not in document.value and isinstance(document.value.get("quotas"), list):
         message = "is a quota file; give the configuration that names it"
         raise ConfigError([Problem(message, source=source)])

@@ -150,6 +150,14 @@ def test_names_that_are_nearly_those_of_sluice_are_warned_of(sluice: Sluice, fol
     assert "to the letter" not in sluice("check", "quotas.yaml")[1]
 
 
+def test_an_empty_quota_file_is_told_what_one_without_limits_is(sluice: Sluice, folder: Path) -> None:
+    for text in ("", "# - user: alice\n", "quotas:\n", "quotas:\nexempt: []\n"):
+        (folder / "quotas.yaml").write_text(text)
+        code, _, err = sluice("check", "quotas.yaml")
+        assert code == 2
+        assert "quotas: []" in err, (text, err)
+
+
 def test_all_keys_that_stand_twice_are_told_at_once(sluice: Sluice, folder: Path) -> None:
     (folder / "sluice.yaml").write_text(
         "quotas:\n  file: quotas.yaml\n  file: other.yaml\nmode: broker\nmode: gateway\n"
