@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 import typer
 
 from sluice.quotas.files.config_error import ConfigError
+from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.names import printable
 from sluice.quotas.numbers import number
 from sluice.recalibration.given import quotas_at, settings_at
@@ -123,11 +124,8 @@ def recalibrate(
     night_of = _date(day)
     _check_places(out, quotas, apply=apply, dry_run=dry_run)
     try:
-        of_spark = _spark_settings(conf or [])
-        job = JobSettings() if settings is None else settings_at(settings)
-        limits = quotas_at(quotas)
-        if "://" not in logs and not Path(logs).is_dir():  # before a JVM has started, which takes its time
-            _fail(f"{night_of}: no log of this date: there is no folder {logs}", EXIT_NO_LOG)
+        of_spark, job, limits = _given(conf or [], settings, quotas)
+        _refuse_without_log(logs, night_of)
         from sluice.recalibration.night import Night, run_night
         from sluice.recalibration.spark.session import spark_session
     except ImportError as error:
@@ -238,6 +236,20 @@ def _check_places(out: str, quotas: str, *, apply: bool, dry_run: bool) -> None:
         )
     if "://" not in out and Path(out).exists() and not Path(out).is_dir():
         raise typer.BadParameter(f"{out} is a file; it must be a folder, or not be there", param_hint="--out")
+
+
+def _given(
+    conf: list[str], settings: str | None, quotas: str
+) -> tuple[dict[str, str], JobSettings, QuotaLimits]:
+    """What Spark, the job and users are to go by. Raises typer.BadParameter, ConfigError, ImportError."""
+    of_spark = _spark_settings(conf)
+    return of_spark, JobSettings() if settings is None else settings_at(settings), quotas_at(quotas)
+
+
+def _refuse_without_log(logs: str, night_of: date) -> None:
+    """Before a JVM is started, which takes its time."""
+    if "://" not in logs and not Path(logs).is_dir():
+        _fail(f"{night_of}: no log of this date: there is no folder {logs}", EXIT_NO_LOG)
 
 
 def _date(text: str | None) -> date:

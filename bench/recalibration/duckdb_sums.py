@@ -9,8 +9,8 @@
 
 The tables are the job's, number for number (tests/recalibration/state/test_against_duckdb.py), for a quota
 file that has byte rates alone and makes each pair of user and client id an entity of its own, as the
-benchmark's has. Of such a file the job looks at Produce and Fetch alone, too. Request rows tell no busiest second, and have no
-heartbeats.
+benchmark's has. Of such a file the job looks at Produce and Fetch alone, too. Request rows tell no busiest
+second, and have no heartbeats.
 """
 
 import sys

@@ -77,11 +77,14 @@ def calibrate_cost(
             print(fit_table(found, costs))
         mixes = Calibration(target, seconds).drive_mixes(rounds)
         print(mix_table(mix.judged(costs) for mix in mixes))
-    except CalibrationError as error:
-        raise CommandFailed(f"calibrate-cost: {error}") from None
-    except OSError as error:  # of a file: the costs, or the command for JMX
-        where = f"{error.filename}: " if error.filename else ""
-        raise CommandFailed(f"calibrate-cost: {where}{in_words(error)}") from None
+    except (CalibrationError, OSError) as error:
+        raise CommandFailed(f"calibrate-cost: {_where(error)}{in_words(error)}") from None
+
+
+def _where(error: Exception) -> str:
+    """The file that an error is of, as the costs' or the command for JMX; a calibration's names its own."""
+    filename = error.filename if isinstance(error, OSError) else None
+    return f"{filename}: " if filename else ""
 
 
 def _target(

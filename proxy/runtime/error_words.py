@@ -14,7 +14,7 @@ OUT_OF_DESCRIPTORS: Final = frozenset({EMFILE, ENFILE})
 _AIOKAFKA_ADDRESS: Final = re.compile(r"\('([^']*)', (\d+), <AddressFamily[^>]*>\)")
 
 
-def words_of(error: Exception) -> str:
+def words_of(error: BaseException) -> str:
     """Why it failed: `connection refused`, without the number, the address or the event loop's own words.
 
     Errors of TLS, and those that are not the system's, have their words already; one without any has timed
@@ -28,7 +28,7 @@ def words_of(error: Exception) -> str:
     return _AIOKAFKA_ADDRESS.sub(r"\1:\2", str(error)) or "timed out"
 
 
-def reason_of(error: Exception) -> str:
+def reason_of(error: BaseException) -> str:
     """In one line: what kind of error it is, and what it says; aiokafka's begin with their kind already."""
     kind = type(error).__name__
     told = words_of(error) if isinstance(error, OSError) or str(error) else ""
