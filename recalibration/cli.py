@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 import typer
 
 from sluice.quotas.files.config_error import ConfigError
+from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.names import printable
 from sluice.quotas.numbers import number
 from sluice.recalibration.given import quotas_at, settings_at
@@ -123,8 +124,8 @@ def recalibrate(
     night_of = _date(day)
     _check_places(out, quotas, apply=apply, dry_run=dry_run)
     try:
-        job = JobSettings() if settings is None else settings_at(settings)
-        limits = quotas_at(quotas)
+        of_spark, job, limits = _given(conf or [], settings, quotas)
+        _refuse_without_log(logs, night_of)
         from sluice.recalibration.night import Night, run_night
         from sluice.recalibration.spark.session import spark_session
     except ImportError as error:
@@ -139,7 +140,7 @@ def recalibrate(
 
     night = Night(logs, out, night_of, dry_run)
     try:
-        with spark_session(f"sluice recalibrate {night_of}", master, _spark_settings(conf or [])) as spark:
+        with spark_session(f"sluice recalibrate {night_of}", master, of_spark) as spark:
             spark.sparkContext.setLogLevel("ERROR")
             with _ctrl_c_without_tracebacks():
                 outcome = run_night(spark, night, limits, job, _tell)
@@ -190,7 +191,7 @@ def spark_jars(
             jars = jar_set(hadoop)
             _tell(f"{fetch_jars(folder, jars)} jars for Hadoop {jars.hadoop} in {folder}")
     except (JarError, ImportError, OSError) as error:
-        print(f"sluice spark-jars: {error}", file=sys.stderr)
+        print(f"sluice spark-jars: {_in_words(error)}", file=sys.stderr)
         raise typer.Exit(EXIT_FAILED) from None
 
 
@@ -237,6 +238,20 @@ def _check_places(out: str, quotas: str, *, apply: bool, dry_run: bool) -> None:
         raise typer.BadParameter(f"{out} is a file; it must be a folder, or not be there", param_hint="--out")
 
 
+def _given(
+    conf: list[str], settings: str | None, quotas: str
+) -> tuple[dict[str, str], JobSettings, QuotaLimits]:
+    """What Spark, the job and users are to go by. Raises typer.BadParameter, ConfigError, ImportError."""
+    of_spark = _spark_settings(conf)
+    return of_spark, JobSettings() if settings is None else settings_at(settings), quotas_at(quotas)
+
+
+def _refuse_without_log(logs: str, night_of: date) -> None:
+    """Before a JVM is started, which takes its time."""
+    if "://" not in logs and not Path(logs).is_dir():
+        _fail(f"{night_of}: no log of this date: there is no folder {logs}", EXIT_NO_LOG)
+
+
 def _date(text: str | None) -> date:
     today = datetime.now(UTC).date()
     if text is None:
@@ -256,6 +271,13 @@ def _date(text: str | None) -> date:
 def _os_words(error: Exception, out: str) -> str:
     if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None:
         return f"no space left on the disk of {out}, or of {tempfile.gettempdir()}"
+    return _in_words(error)
+
+
+def _in_words(error: Exception) -> str:
+    """`/nope: no such file or directory`, without Python's number."""
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{error.filename}: {error.strerror.lower()}"
     return str(error)
 
 

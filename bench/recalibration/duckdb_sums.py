@@ -7,10 +7,10 @@
                             together where there are several
     OUT/hours.parquet       the hours in which each proxy had a window (state/store.py)
 
-The tables are the job's, number for number (tests/bench/test_recalibration_duckdb.py), for a quota file that
-has byte rates alone and makes each pair of user and client id an entity of its own, as the benchmark's has.
-Of such a file the job looks at Produce and Fetch alone, too. Request rows tell no busiest second, and have no
-heartbeats.
+The tables are the job's, number for number (tests/recalibration/state/test_against_duckdb.py), for a quota
+file that has byte rates alone and makes each pair of user and client id an entity of its own, as the
+benchmark's has. Of such a file the job looks at Produce and Fetch alone, too. Request rows tell no busiest
+second, and have no heartbeats.
 """
 
 import sys

@@ -23,6 +23,7 @@ from sluice.proxy.access_log.sinks.sink import DirectorySettings, LogFile, SinkE
 from sluice.proxy.access_log.sinks.topic import partitions_of
 from sluice.proxy.config.quotas import TopicOptions
 from sluice.proxy.kafka_client.clients import ClusterAccess, TopicRefused
+from sluice.proxy.runtime.error_words import reason_of
 from sluice.usage.access_record import TABLES
 
 GROUP: Final = "sluice-access-log"
@@ -65,7 +66,7 @@ async def fetch_files(cluster: TopicOptions, folder: Path, group: str = GROUP) -
         finally:
             await consumer.stop()
     except (KafkaError, OSError, TimeoutError, TopicRefused, SinkError, ProtocolError) as error:
-        raise FetchFailed(f"{type(error).__name__}: {error}".rstrip(": ")) from None
+        raise FetchFailed(reason_of(error)) from None
 
 
 async def _fetch(

@@ -8,9 +8,11 @@ from __future__ import annotations
 import socket
 import ssl
 import struct
+import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -35,9 +37,11 @@ from sluice.proxy.calibration.plan import (
     values,
 )
 from sluice.proxy.listener.tls.blocking import shaken_hands
+from sluice.proxy.runtime.error_words import words_of
 
 ADMIN: Final = "sluice-calibration"
 _TIMEOUT_S: Final = 30.0
+_IN_HASTE_S: Final = 1.0
 _MAX_BYTES: Final = 32 * 1024 * 1024
 """of one load: what is written stays on the broker's disk until the topic is removed"""
 _COORDINATOR_LOADS: Final = (14, 15, 16)
@@ -51,13 +55,18 @@ class CalibrationError(Exception):
 
 
 class BrokerLink:
-    """One connection. Raises CalibrationError, OSError."""
+    """One connection. Raises CalibrationError, which names the broker."""
 
-    def __init__(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
-        self._sock = socket.create_connection((host, port), timeout=_TIMEOUT_S)
-        self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if tls is not None:
-            self._sock = shaken_hands(self._sock, tls, host)
+    def __init__(
+        self, host: str, port: int, tls: ssl.SSLContext | None = None, timeout_s: float = _TIMEOUT_S
+    ) -> None:
+        """`timeout_s`: without a word of the broker."""
+        self._host, self._port, self._tls = host, port, tls
+        with self._failures():
+            self._sock = socket.create_connection((host, port), timeout=timeout_s)
+            self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if tls is not None:
+                self._sock = shaken_hands(self._sock, tls, host)
         self._buf = bytearray(2 * 1024 * 1024)
         self._view = memoryview(self._buf)
 
@@ -67,8 +76,23 @@ class BrokerLink:
     def __exit__(self, *_: object) -> None:
         self._sock.close()
 
+    def again(self, timeout_s: float) -> BrokerLink:
+        """Another to the same broker, with no answer under way."""
+        return BrokerLink(self._host, self._port, self._tls, timeout_s)
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise CalibrationError(f"{self._host}:{self._port}: {words_of(error)}") from None
+
     def exchange(self, frame: bytes) -> memoryview:
         """Send a request; its answer without its size, valid until the next."""
+        with self._failures():
+            return self._exchange(frame)
+
+    def _exchange(self, frame: bytes) -> memoryview:
         self._sock.sendall(frame)
         got = 0
         wanted = 4
@@ -157,10 +181,11 @@ def drive_together(
         try:
             with dial() as link:
                 done.append(drive(link, load, client_id, for_s, pause_s))
-        except (OSError, CalibrationError) as error:
+        except CalibrationError as error:
             failed.append(error)
 
-    threads = [threading.Thread(target=run, args=(load,)) for load in loads]
+    # Daemons: at Ctrl-C the process does not wait for a broker that is silent.
+    threads = [threading.Thread(target=run, args=(load,), daemon=True) for load in loads]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -187,19 +212,32 @@ class Rig:
             node_id = self._node_id()
             self._create_topics(node_id)
             self._join_group(node_id)
-        except BaseException:
-            self.__exit__()
+        except BaseException as error:
+            self.__exit__(type(error))
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, why: type[BaseException] | None = None, *_: object) -> None:
+        if why is None:
+            self._remove_all(self._link)
+            return
+        # On a connection of its own, for an answer may be under way on the other; and not for long: the
+        # broker may be silent, and who has pressed Ctrl-C waits.
+        try:
+            with self._link.again(_IN_HASTE_S) as link:
+                self._remove_all(link)
+        except CalibrationError as error:
+            left = f"topics and quotas of the name {self.names.written}… may be left at the broker"
+            print(f"calibrate-cost: {left}: {error}", file=sys.stderr, flush=True)
+
+    def _remove_all(self, link: BrokerLink) -> None:
         if self.names.member:
             members: list[Value] = [{"memberId": self.names.member}]
-            self._link.ask(ApiKey.LEAVE_GROUP, {"groupId": self.names.group, "members": members})
+            link.ask(ApiKey.LEAVE_GROUP, {"groupId": self.names.group, "members": members})
         topics: list[Value] = [{"name": name} for name in self._topics()]
-        self._link.ask(ApiKey.DELETE_TOPICS, {"topics": topics, "timeoutMs": 30_000})
+        link.ask(ApiKey.DELETE_TOPICS, {"topics": topics, "timeoutMs": 30_000})
         if self._client_ids:
-            self._link.exchange(set_request_percentage(self._client_ids, None))
+            link.exchange(set_request_percentage(self._client_ids, None))
 
     def client_ids(self, count: int) -> list[str]:
         """New client ids, each with a native request_percentage that it will never reach: so the broker

@@ -78,7 +78,13 @@ def calibrate_cost(
         mixes = Calibration(target, seconds).drive_mixes(rounds)
         print(mix_table(mix.judged(costs) for mix in mixes))
     except (CalibrationError, OSError) as error:
-        raise CommandFailed(f"calibrate-cost: {in_words(error)}") from None
+        raise CommandFailed(f"calibrate-cost: {_where(error)}{in_words(error)}") from None
+
+
+def _where(error: Exception) -> str:
+    """The file that an error is of, as the costs' or the command for JMX; a calibration's names its own."""
+    filename = error.filename if isinstance(error, OSError) else None
+    return f"{filename}: " if filename else ""
 
 
 def _target(

@@ -107,7 +107,8 @@ def _is_quota_file(value: YamlValue) -> bool:
         return False
     section = value.get("quotas")
     if not isinstance(section, dict) or not value.keys() <= _QUOTA_FILE_SECTIONS:
-        return isinstance(section, list)
+        is_blank = section is None and "quotas" in value and value.keys() <= _QUOTA_FILE_SECTIONS
+        return isinstance(section, list) or is_blank
     from sluice.proxy.config.quotas import QuotaOptions
 
     return not section.keys() & QuotaOptions.model_fields.keys()

@@ -78,7 +78,8 @@ def failure(host: str, port: int) -> str | None:
             connection.request("GET", "/livez")
             status = connection.getresponse().status
     except (OSError, http.client.HTTPException, UnicodeError) as error:
-        return f"/livez at {host}:{port}: {error or type(error).__name__}"
+        told = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        return f"/livez at {host}:{port}: {told.lower()}"
     return None if status == http.client.OK else f"/livez at {host}:{port} answers {status}"
 
 

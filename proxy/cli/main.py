@@ -191,7 +191,8 @@ def check(
     quota file.
 
     Prints OK and a summary, or every mistake of all files with its key and line. SLUICE_* variables count as
-    in `run`.
+    in `run`. FILE may be a pipe, as `<(…)` is, unlike in `run`: it is read to its end, and waited for until
+    somebody writes into it.
     With --replication the brokers' throttles must be as they should be, or it fails.
     """
     from sluice.proxy.cli.check import checked

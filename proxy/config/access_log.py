@@ -87,8 +87,8 @@ class AccessLogOptions(Options):
     journal_folder: File | None = Field(
         default=None,
         description="Where it is noted what is not yet written, so that the next start of this instance can "
-        "tell what a SIGKILL lost: a folder that outlives the process. If left out, in the folder of "
-        "directory; with bucket and topic nowhere.",
+        "tell what a SIGKILL lost: a folder that outlives the process, made if it is not there. If left "
+        "out, in the folder of directory; with bucket and topic nowhere.",
     )
     max_pending_rows: Annotated[int, Field(ge=1000, le=100_000_000), NO_BOOL] = Field(
         default=500_000, description="Rows that wait to be encoded; beyond it rows are dropped and counted."

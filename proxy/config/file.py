@@ -35,6 +35,8 @@ _SERVICE_LINK_NAME = re.compile(
 _SERVICE_LINK_VALUE = re.compile(r"(tcp|udp|sctp)://\S+:\d+")
 _NUL = "must not hold the character NUL (\\0), which no file, host or name can have"
 
+_NO_MAPPING = "must be a mapping of keys (listeners:, quotas:, …); a quota file without limits is quotas: []"
+
 
 def load_config(file: Path | None, environ: Mapping[str, str]) -> Config:
     """The configuration in `file` (None: no file) under what `environ` says.
@@ -53,9 +55,7 @@ def load_config(file: Path | None, environ: Mapping[str, str]) -> Config:
 def config_of(document: YamlDocument, source: str, environ: Mapping[str, str]) -> Config:
     """The same for a document that is parsed already; `source` is its file, or empty."""
     if not isinstance(document.value, dict):
-        raise ConfigError(
-            [Problem("must be a mapping of keys (listeners:, quotas:, …)", source=source, line=1)]
-        )
+        raise ConfigError([Problem(_NO_MAPPING, source=source, line=1)])
     if "listeners" not in document.value and isinstance(document.value.get("quotas"), list):
         message = "is a quota file; give the configuration that names it"
         raise ConfigError([Problem(message, source=source)])
@@ -95,16 +95,35 @@ def _variable_names(section: type[Options], prefix: str) -> Iterator[str]:
 def with_places(
     error: ConfigError, document: YamlDocument, source: str, environ: Mapping[str, str]
 ) -> ConfigError:
-    """The same, but a file that cannot be used as a whole (not there, no quota file) is told by the key and
-    place of the option that names it. `document`: of a configuration that was read (config_of)."""
+    """The same, but what is told of an option, or of a file as a whole (not there, no quota file), has the
+    key and place of that option, or of the one that names the file. `document`: of a configuration that was
+    read (config_of)."""
     translator = _Translator(document, source, dict(_variables(environ, [])))
-    paths = {str(Path(name)): path for path, name in _named_files(document.value, Config, ())}
-    return ConfigError(
-        translator.problem(paths[problem.source], f"{problem.source}: {problem.message}")
-        if problem.source in paths and problem.line is None and not problem.path
-        else problem
-        for problem in error.problems
-    )
+    options: dict[str, list[YamlPath]] = {}
+    for path, name in (*_named_files(document.value, Config, ()), *_mapping_rules(document.value)):
+        options.setdefault(str(Path(name)), []).append(path)
+    return ConfigError(_placed(problem, translator, options) for problem in error.problems)
+
+
+def _placed(problem: Problem, translator: _Translator, options: Mapping[str, list[YamlPath]]) -> Problem:
+    """`options`: by the source that a problem of them has."""
+    if problem.line is not None:
+        return problem
+    if not problem.source:
+        path = tuple(problem.path.split("."))
+        return translator.problem(path, problem.message) if path[0] in Config.model_fields else problem
+    for option in options.get(problem.source, ()):
+        if problem.path in {"", option[-1]}:  # the certificate's, say, told by the name of the option alone
+            return translator.problem(option, f"{problem.source}: {problem.message}")
+    return problem
+
+
+def _mapping_rules(values: YamlValue) -> Iterator[tuple[YamlPath, str]]:
+    """Those of each listener, of which a problem has the listener's name as its source."""
+    listeners = values.get("listeners") if isinstance(values, dict) else None
+    for number, listener in enumerate(listeners if isinstance(listeners, list) else ()):
+        if isinstance(listener, dict):
+            yield ("listeners", number, "tls", "principal_mapping_rules"), f"listener {listener.get('name')}"
 
 
 def with_places_in(error: ConfigError, file: Path | None, environ: Mapping[str, str]) -> ConfigError:

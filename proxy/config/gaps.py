@@ -11,6 +11,7 @@ from typing import Final
 
 from sluice.proxy.config.config import Config
 from sluice.proxy.config.inter_broker import INTER_BROKER_REMEDY
+from sluice.quotas.entity import ANONYMOUS, UNNAMED_USERS
 from sluice.quotas.limits.limits import QuotaLimits
 
 _UNNAMED_REMEDY: Final = (
@@ -21,7 +22,7 @@ _UNNAMED_REMEDY: Final = (
 
 _LITERAL_REMEDY: Final = (
     "limits apply to exactly these names and nobody else; for everybody without an entry write <default>, "
-    "for names that begin alike client-id-prefix"
+    "for who does not log in the user ANONYMOUS, for names that begin alike client-id-prefix"
 )
 _LIKE_DEFAULT: Final = frozenset({"default", "any", "all", "everybody", "everyone", "anyone", "others"})
 
@@ -58,11 +59,20 @@ def gaps(config: Config, limits: QuotaLimits) -> Iterator[Gap]:
 
 def name_gaps(limits: QuotaLimits) -> Iterator[Gap]:
     """Names of entries that somebody who writes them most likely does not mean to the letter."""
-    names = {name for entity in limits.entries for name in (entity.user, entity.client_id)}
-    found = sorted(name for name in names if isinstance(name, str) and _is_doubtful(name))
+    users = {entity.user for entity in limits.entries if isinstance(entity.user, str)}
+    client_ids = {entity.client_id for entity in limits.entries if isinstance(entity.client_id, str)}
+    found = sorted({*filter(_is_doubtful_user, users), *filter(_is_doubtful, client_ids)})
     if found:
         yield Gap("names_taken_to_the_letter", _LITERAL_REMEDY, {"names": [repr(name) for name in found]})
 
 
+def _is_doubtful_user(name: str) -> bool:
+    if name in UNNAMED_USERS or name == ANONYMOUS:
+        return False
+    return _is_doubtful(name) or name.casefold() == ANONYMOUS.casefold()
+
+
 def _is_doubtful(name: str) -> bool:
-    return name != name.strip() or "*" in name or name.strip("<>").casefold() in _LIKE_DEFAULT
+    if name != name.strip() or "*" in name or (name.startswith("<") and name.endswith(">")):
+        return True
+    return name.strip("<>").casefold() in _LIKE_DEFAULT

@@ -311,7 +311,7 @@ def _upstream_tls(listener: ListenerOptions) -> Iterator[tuple[str, str]]:
 
 
 def _upstream_identity(listener: ListenerOptions) -> Iterator[tuple[str, str]]:
-    """Credentials for each principal are in a file, so they are looked at when that is loaded (server.py)."""
+    """Credentials for each principal are in a file: looked at when that is loaded (listener/security.py)."""
     if listener.has_sasl or listener.accept_shared_upstream_identity or listener.upstream_sasl is not None:
         return
     has_certificate = listener.upstream_tls is not None and listener.upstream_tls.certificate_file is not None

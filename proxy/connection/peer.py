@@ -154,7 +154,7 @@ class Peer:
         self.out = None
         self.sock.close()
         # Whose methods these are holds this peer: without the circle the connection is freed at once, and
-        # does not wait for a collector that seldom runs (server.py).
+        # does not wait for a collector that seldom runs (runtime/garbage.py).
         self.on_readable = self._on_drained = _nobody
 
 

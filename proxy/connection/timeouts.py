@@ -42,7 +42,7 @@ _CLIENT_LEFT_MS: Final = 10_000.0
 
 ENDING_DEADLINE_S: Final = 10.0
 """How long a connection that begins no more requests waits for the answers still due, or for a client to take
-them. A drain has a deadline of its own (server.py)."""
+them. A drain has a deadline of its own (proxy/server.py)."""
 LAST_ANSWER_S: Final = 0.2
 """Between the last answer of a drain and the end of the connection: kafka-python (3.0.12) drops an answer
 that it reads together with the end behind it, and sends its request again."""

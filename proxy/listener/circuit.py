@@ -6,11 +6,11 @@
       │                  is over ▼ │
       └── a dial succeeded ── HALF OPEN: one dial is tried, the other clients are refused
 
-Only what is the address's own fault is a failure: a connection refused, a TLS handshake with the proxy's
-identity that is refused. A listener may have an identity of its own, so circuits are shared only by those
-that have the same. Never a login that the broker refused: one user's bad credentials would refuse others. Nor
-silence, before or behind the connection: the broker may be paused or starved, its queue full of those who
-came at once, and its clients wait (dial_queue.py; upstream_watch.py tells readiness).
+Only what is the address's own fault is a failure: a connection refused, a name that does not resolve, a TLS
+handshake with the proxy's identity that is refused. A listener may have an identity of its own, so circuits
+are shared only by those that have the same. Never a login that the broker refused: one user's bad credentials
+would refuse others. Nor silence, before or behind the connection: the broker may be paused or starved, its
+queue full of those who came at once, and its clients wait (dial_queue.py; upstream_watch.py tells readiness).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from ssl import SSLError
 from time import time
@@ -20,6 +20,7 @@ from sluice.proxy.config.listener import ListenerOptions
 from sluice.proxy.connection.stream import Stream, receive_exactly
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.quotas.entity import UNNAMED_USERS
+from sluice.quotas.files.config_error import ConfigError
 
 if TYPE_CHECKING:
     from sluice.proxy.listener.tls.context import ServerTls
@@ -73,9 +74,13 @@ def principal_mapping(options: ListenerOptions) -> PrincipalMapping | None:
     """
     if options.tls is None or options.has_sasl or options.tls.client_auth == "none":
         return None
-    from sluice.proxy.listener.tls.principal_mapping import PrincipalMapping
+    from sluice.proxy.listener.tls.principal_mapping import MappingRuleError, PrincipalMapping
 
-    return PrincipalMapping(options.tls.principal_mapping_rules)
+    try:
+        return PrincipalMapping(options.tls.principal_mapping_rules)
+    except MappingRuleError as error:
+        source = f"listener {options.name}"
+        raise ConfigError(replace(problem, source=source) for problem in error.problems) from None
 
 
 class Entrance:

@@ -33,7 +33,7 @@ from sluice.proxy.kafka_client.clients import ClusterAccess, TopicRefused, ensur
 from sluice.proxy.quota_store.audit import QuotaAudit, QuotaChange, shown
 from sluice.proxy.quota_store.client_quotas import Alteration, QuotaApiError, Result, alter
 from sluice.proxy.quota_store.entities import key_of
-from sluice.proxy.quota_store.topic_answers import REFUSALS, reason_of, results_of
+from sluice.proxy.quota_store.topic_answers import REFUSALS, results_of
 from sluice.proxy.quota_store.topic_connection import check_policy, stop, watch
 from sluice.proxy.quota_store.topic_headers import FOREIGN, Headers, headers_of
 from sluice.proxy.quota_store.topic_lines import RecordLines
@@ -49,6 +49,7 @@ from sluice.proxy.quota_store.topic_records import (
     TopicLog,
     value_of,
 )
+from sluice.proxy.runtime.error_words import reason_of
 from sluice.proxy.runtime.file_work import FileWork
 from sluice.proxy.runtime.log import get_logger
 from sluice.proxy.runtime.tasks import spawn

@@ -18,6 +18,7 @@ from aiokafka.errors import (
 
 from sluice.protocol.apis import ErrorCode
 from sluice.proxy.quota_store.client_quotas import Outcome, Result
+from sluice.proxy.runtime.error_words import reason_of
 from sluice.quotas.entity import QuotaEntity
 
 REFUSALS: Final[tuple[type[BrokerResponseError], ...]] = (
@@ -50,8 +51,3 @@ def results_of(outcome: Outcome, writing: Mapping[QuotaEntity, Task[None]], unan
                 f"It is not known whether this is kept: the quota topic did not answer ({unanswered})"
             )
     return outcome.refused(ErrorCode.REQUEST_TIMED_OUT, refused)
-
-
-def reason_of(error: BaseException) -> str:
-    """In one line: what kind of error it is, and what it says."""
-    return f"{type(error).__name__}: {error}".rstrip(": ")

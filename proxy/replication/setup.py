@@ -15,6 +15,7 @@ from sluice.protocol.errors import ProtocolError
 from sluice.proxy.config.listener import ListenerOptions
 from sluice.proxy.config.quotas import QuotaOptions
 from sluice.proxy.config.replication import ReplicationOptions
+from sluice.proxy.runtime.error_words import words_of
 from sluice.proxy.runtime.supervision import Work
 from sluice.proxy.session.policy import SessionPolicy
 from sluice.proxy.session.replication.checks import LEFT_BEHIND_AFTER_S, Finding, findings
@@ -46,7 +47,7 @@ def check_cluster(options: ReplicationOptions) -> list[Finding]:
     try:
         state = asyncio.run(watch.look_once())
     except (KafkaError, ProtocolError, TopicRefused, OSError, TimeoutError) as error:
-        reason = str(error) or type(error).__name__
+        reason = words_of(error)
         raise BrokersNotAsked(f"{', '.join(options.bootstrap)}: {reason}") from None
     window_s = options.window_num * options.window_size_s
     return list(findings(state, window_s=window_s, idle_s=LEFT_BEHIND_AFTER_S))

@@ -24,6 +24,7 @@ from sluice.proxy.config.replication import ReplicationOptions
 from sluice.proxy.kafka_client.call import call
 from sluice.proxy.kafka_client.clients import ClusterAccess, TopicRefused
 from sluice.proxy.replication.section_file import SectionFile
+from sluice.proxy.runtime.error_words import words_of
 from sluice.proxy.runtime.file_work import FileWork
 from sluice.proxy.runtime.log import get_logger
 from sluice.proxy.session.replication.checks import ClusterState, findings
@@ -85,7 +86,7 @@ class ReplicationWatch:
                 await self._follow()
             except (KafkaError, ProtocolError, TopicRefused, OSError, TimeoutError) as error:
                 if not self._failing:  # once, until it goes again
-                    _log.warning("replication_throttles_not_read", reason=str(error) or type(error).__name__)
+                    _log.warning("replication_throttles_not_read", reason=words_of(error))
                 self._failing = True
             await asyncio.sleep(self._options.refresh_interval_s)
 

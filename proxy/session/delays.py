@@ -3,12 +3,11 @@
 Source: wire-semantics 1.5, by experiment with nine clients. A delay is a hold and the mute behind it taken
 together.
 
-    carried a group request        group_max_ms (2 s: 3 s breaks clients with the broker's minimum session of
-    6 s) Produce                        answer_budget_ms
-    Fetch                          min(answer_budget_ms, half the smallest session timeout seen from this
-    user, client id
-                                   and address; fetch_default_ms if none was seen)
-    ShareFetch                     share_fetch_max_ms (acquisition locks last 30 s)
+    carried a group request   group_max_ms (2 s: 3 s breaks clients with the broker's least session, 6 s)
+    Produce                   answer_budget_ms
+    Fetch                     min(answer_budget_ms, half the smallest session timeout seen from this user,
+                              client id and address; fetch_default_ms if none was seen)
+    ShareFetch                share_fetch_max_ms (acquisition locks last 30 s)
 
 For a client that waits less than others, answer_budget_ms is lower: 0.8 of what it waits (WaitBudget).
 """

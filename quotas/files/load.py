@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from sluice.quotas.files.config_error import ConfigError, Problem, QuotaFileError
 from sluice.quotas.files.quota_file import parse_quotas
@@ -65,13 +66,20 @@ def text_of(data: bytes, source: str) -> str:
 
 def read_given(file: Path, what: str, max_bytes: int = MAX_QUOTAS_BYTES) -> str:
     """As read_text, for a command that a person waits for: a pipe (`<(…)`, /dev/stdin) will do as well."""
-    try:
-        with file.open("rb") as opened:
-            is_regular = stat.S_ISREG(os.fstat(opened.fileno()).st_mode)
-            piped = None if is_regular else opened.read(max_bytes)
-    except OSError:
-        piped = None
-    return read_text(file, what, max_bytes) if piped is None else text_of(piped, str(file))
+    with suppress(OSError), file.open("rb") as opened:
+        if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+            return read_piped(opened, str(file), what, max_bytes)
+    return read_text(file, what, max_bytes)
+
+
+def read_piped(pipe: BinaryIO, source: str, what: str, max_bytes: int = MAX_QUOTAS_BYTES) -> str:
+    """As read_text, of a pipe that is open. What has more is not cut: up to the cut it may be a good list,
+    and whoever stands behind it would lose his limits. Raises OSError when it cannot be read."""
+    data = pipe.read(max_bytes + 1)
+    if len(data) > max_bytes:
+        message = f"cannot read the {what} file: has more than {max_bytes:,} bytes"
+        raise ConfigError([Problem(message, source=source)])
+    return text_of(data, source)
 
 
 def load_quotas(file: Path) -> QuotaLimits:

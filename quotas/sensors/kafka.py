@@ -1,4 +1,4 @@
-"""`pacing: kafka`: the broker's own windowed rate, for who wants its numbers, sawtooth included.
+"""`pacing.mode: kafka`: the broker's own windowed rate, for who wants its numbers, sawtooth included.
 
 A charge is recorded, then the rate O is measured over the windows. If it is above the limit T, the charge's
 connection is to be silent for X = (O − T) / T · W: until a rate to which nothing is added would be T again.

@@ -38,7 +38,7 @@ FETCH_MIN_SHARE_MS: Final = 100.0
 
 
 class SmoothSensor(Sensor):
-    """`pacing: smooth`: who is in debt waits for its turn, so that usage passes evenly."""
+    """`pacing.mode: smooth`: who is in debt waits for its turn, so that usage passes evenly."""
 
     __slots__ = (
         "_burst_ms",

@@ -1,7 +1,7 @@
 """What-if: the windows of the last days against two limits, the one in force and the one proposed.
 
 *Rates.* A limit of c units per window of W seconds, a burst of B units, a_n units in window n. The debt d of
-the proxy's token bucket (smooth_sensor.py) is at least −B, when it is full:
+the proxy's token bucket (quotas/sensors/smooth.py) is at least −B, when it is full:
     d_n = max(−B, d_{n−1} + a_n − c),  d_0 = −B        and something waits while d > 0.
 With y = d + B this is Lindley's recursion of a queue, y_n = max(0, y_{n−1} + a_n − c), y_0 = 0, whose
 solution needs no loop: with S_n = Σ_{j ≤ n} (a_j − c),

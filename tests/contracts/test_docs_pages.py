@@ -133,3 +133,18 @@ def test_the_words_of_top_and_status_page_are_those_of_the_page_of_words() -> No
 def test_the_page_of_words_has_both_names_of_each_quota() -> None:
     found = {(kind, key) for kind, key in rows_below("Three rules", "words.md")}
     assert found == {(f"`{spec.kind.value}`", f"`{spec.config_key}`") for spec in KINDS.values()}
+
+
+def test_every_number_of_the_wire_semantics_that_is_cited_stands_in_the_page_of_the_wire() -> None:
+    """The numbers are of no document in the tree: that table is what they refer to."""
+    told = (ROOT / "docs/wire.md").read_text(encoding="utf-8").partition('## What "wire-semantics')[2]
+    known = set(re.findall(r"\d(?:\.\d+)?", " ".join(re.findall(r"^\| ([\d., ]+) \|", told, re.M))))
+    folders = ("protocol", "quotas", "usage", "proxy", "recalibration", "testkit", "tests", "bench", "docs")
+    cited = {}
+    for folder in folders:
+        for file in (*(ROOT / folder).rglob("*.py"), *(ROOT / folder).glob("*.md")):
+            text = " ".join(file.read_text(encoding="utf-8").split())
+            for numbers in re.findall(r"wire[- ]semantics,? (?:section )?(\d[\d., ]*)", text):
+                cited.update(dict.fromkeys(re.findall(r"\d(?:\.\d+)?", numbers), str(file)))
+    assert len(cited) > 15
+    assert {number: file for number, file in cited.items() if number not in known} == {}

@@ -122,6 +122,7 @@ def test_a_dry_run_shows_the_changes_and_writes_nothing(spark: SparkSession, job
 
 
 def test_a_date_without_a_log_ends_with_3_and_writes_nothing(spark: SparkSession, job: Job) -> None:
+    job.logs.mkdir()
     code, printed, told = job.run()
     assert (code, printed) == (3, "")
     where = f"{job.logs}/rollup/date={DAY}/"
@@ -179,6 +180,18 @@ def test_a_wrong_quota_file_ends_with_2_and_its_line_before_spark_starts(job: Jo
     assert f"{job.folder}/quotas.yaml:3: quotas[0].producer_bite_rate: unknown key; did you mean" in told
 
 
+def test_a_log_that_is_not_there_ends_with_3_before_spark_starts(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Starting it takes a quarter of a minute, in which nothing was told."""
+    monkeypatch.setattr("sluice.recalibration.spark.session.spark_session", None)
+    assert job.run() == (
+        3,
+        "",
+        f"sluice recalibrate: {DAY}: no log of this date: there is no folder {job.logs}\n",
+    )
+
+
 def test_wrong_settings_dates_folders_and_spark_settings_end_with_2(job: Job) -> None:
     assert job.run("--date=yesterday")[0] == 2
     code, _, told = job.run("--date=")  # a shell's variable without a value: not yesterday
@@ -212,6 +225,7 @@ def test_a_full_disk_is_told_in_a_line_that_says_where(
     def is_full(*_: object) -> NoReturn:
         raise error
 
+    job.logs.mkdir()
     monkeypatch.setattr("sluice.recalibration.night.run_night", is_full)
     code, _, told = job.run()
     assert (code, "left on" in told.splitlines()[-1]) == (1, True), told
@@ -355,3 +369,15 @@ def test_spark_jars_wants_a_folder_by_its_new_and_its_old_name(command: list[str
     asked = subprocess.run(command, check=False, capture_output=True, text=True)
     assert asked.returncode == 2
     assert "give either FOLDER or --lock" in asked.stderr
+
+
+def test_spark_jars_tells_which_folder_it_cannot_make(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["sluice", "spark-jars", "/proc/nope"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert (ended.value.code, capsys.readouterr().err) == (
+        1,
+        "sluice spark-jars: /proc/nope: no such file or directory\n",
+    )

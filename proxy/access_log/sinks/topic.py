@@ -26,6 +26,7 @@ from sluice.protocol.apis import ErrorCode
 from sluice.protocol.errors import ProtocolError
 from sluice.proxy.access_log.sinks.sink import LogFile, SinkError, SinkRefuses, TopicSettings
 from sluice.proxy.kafka_client.clients import ClusterAccess, TopicRefused, create_topic, topic_metadata
+from sluice.proxy.runtime.error_words import reason_of
 from sluice.usage.access_record import SCHEMA_VERSION, VERSION_KEY
 
 _OVERHEAD_BYTES: Final = 4096
@@ -98,7 +99,7 @@ class TopicSink:
             ) from None
         except (KafkaError, OSError, TimeoutError, TopicRefused, ProtocolError) as error:
             await self._give_up()
-            raise SinkError(f"{type(error).__name__}: {error}".rstrip(": ")) from None
+            raise SinkError(reason_of(error)) from None
 
     async def _connect(self) -> None:
         settings = await asyncio.to_thread(self._access.settings)

@@ -27,7 +27,7 @@ def limits_of(listing: Listing) -> QuotaLimits:
 
 
 def entity_of(whom: Whom) -> QuotaEntity | None:
-    """Counterpart of quota_edit.whom_of; None: a broker's name for an address, which Sluice does not have."""
+    """Counterpart of edit.whom_of; None: a broker's name for an address, which Sluice does not have."""
     parts: dict[str, str | Default] = {key: DEFAULT if name == DEFAULT_NAME else name for key, name in whom}
     ip = parts.get("ip")
     if isinstance(ip, str):

@@ -21,7 +21,7 @@ from sluice.proxy.cli.quotas.edit import Changes, Whom, edited, with_section
 from sluice.proxy.cli.quotas.listing import Difference, Listing, differences, kafka_line, listing_of
 from sluice.proxy.cli.quotas.sections import in_the_file
 from sluice.quotas.files.config_error import Problem, QuotaFileError
-from sluice.quotas.files.load import MAX_QUOTAS_BYTES, read_given, read_text, text_of
+from sluice.quotas.files.load import MAX_QUOTAS_BYTES, read_given, read_piped, read_text
 from sluice.quotas.files.quota_file import parse_quotas
 
 STANDARD_INPUT: Final = "-"
@@ -90,7 +90,7 @@ class QuotaFilePlace:
         if self.is_new:
             return _NO_LIMITS
         if str(self.file) == STANDARD_INPUT:  # as UTF-8, whatever the locale, as a file is
-            return text_of(sys.stdin.buffer.read(MAX_QUOTAS_BYTES), self.name)
+            return read_piped(sys.stdin.buffer, self.name, "quota", MAX_QUOTAS_BYTES)
         return read_given(self.file, "quota")
 
     def listing(self) -> Listing:

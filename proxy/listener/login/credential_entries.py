@@ -220,8 +220,9 @@ class _Reader:
         }
         extensions = self._extensions((*at, "extensions"), value.get("extensions", {}))
         wanted = [key for key in known if key.startswith(("password", "token"))]
-        if sum(key in value for key in wanted) != 1:
-            self._problem(at, f"give {' or '.join(wanted)}{', not both' if len(wanted) > 1 else ''}")
+        given = sum(key in value for key in wanted)
+        if given != 1:
+            self._problem(at, f"give {' or '.join(wanted)}{', not both' if given > 1 else ''}")
         username = texts.get("username", default_username)
         if self._mechanism != "OAUTHBEARER" and not username and "username" not in value:
             self._problem(at, "give username")

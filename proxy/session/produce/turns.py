@@ -1,6 +1,6 @@
 """The turns of a connection's Produce requests: which go at once, which is held, and what their answers tell.
 
-As fetch/turns.py for Fetch. Judged and charged they are in produce.py. Pure.
+As fetch/turns.py for Fetch. Judged and charged they are in requests.py. Pure.
 """
 
 from __future__ import annotations

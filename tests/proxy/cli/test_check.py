@@ -134,6 +134,30 @@ def test_names_that_look_like_the_default_are_warned_of(sluice: Sluice, folder: 
     assert "to the letter" not in sluice("check", "quotas.yaml")[1]
 
 
+def test_names_that_are_nearly_those_of_sluice_are_warned_of(sluice: Sluice, folder: Path) -> None:
+    """`<defualt>` is nobody, and whom it was to hold has no limit."""
+    users = ["<defualt>", "<delegation_token>", "anonymous", "ANONYMOUS", "<unknown>", "<delegation-token>"]
+    client_ids = ["<defualt-id>", "<unknown>", "anonymous"]
+    entries = "".join(f"- {{user: '{name}', producer_byte_rate: 1}}\n" for name in users)
+    entries += "".join(f"- {{client-id: '{name}', producer_byte_rate: 1}}\n" for name in client_ids)
+    (folder / "quotas.yaml").write_text(f"quotas:\n{entries}")
+    told = "'<defualt-id>', '<defualt>', '<delegation_token>', '<unknown>', 'anonymous'"
+    assert f"names taken to the letter ({told}): " in sluice("check", "quotas.yaml")[1]
+    entries = "".join(f"- {{user: '{name}', producer_byte_rate: 1}}\n" for name in users[3:])
+    (folder / "quotas.yaml").write_text(
+        f"quotas:\n{entries}- {{client-id: anonymous, producer_byte_rate: 1}}\n"
+    )
+    assert "to the letter" not in sluice("check", "quotas.yaml")[1]
+
+
+def test_an_empty_quota_file_is_told_what_one_without_limits_is(sluice: Sluice, folder: Path) -> None:
+    for text in ("", "# - user: alice\n", "quotas:\n", "quotas:\nexempt: []\n"):
+        (folder / "quotas.yaml").write_text(text)
+        code, _, err = sluice("check", "quotas.yaml")
+        assert code == 2
+        assert "quotas: []" in err, (text, err)
+
+
 def test_all_keys_that_stand_twice_are_told_at_once(sluice: Sluice, folder: Path) -> None:
     (folder / "sluice.yaml").write_text(
         "quotas:\n  file: quotas.yaml\n  file: other.yaml\nmode: broker\nmode: gateway\n"

@@ -315,7 +315,9 @@ def test_a_folder_that_is_not_there_for_the_snapshot_is_named(
     (folder / "sluice.yaml").write_text(CONFIG + "producer_ids: {snapshot_file: away/ids}\n")
     code, out, err = sluice(*command)
     assert (code, out) == (2, "")
-    assert err.splitlines()[-1].startswith("producer_ids.snapshot_file: there is no folder away; make it")
+    assert err.splitlines()[-1].startswith(
+        "sluice.yaml:4: producer_ids.snapshot_file: there is no folder away; make it"
+    )
 
 
 def test_metrics_named_beside_kafkas_sensors_exist() -> None:

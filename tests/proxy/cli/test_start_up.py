@@ -30,13 +30,13 @@ def with_certificates(**more: str) -> dict[str, Any]:
 REFUSED: dict[str, tuple[Mapping[str, Any], list[str]]] = {
     "the access log's folder": (
         {"access_log": {"directory": {"path": "none"}}},
-        ["access_log.directory.path: there is no folder none; make it, or name one that is there"],
+        ["sluice.json:1: access_log.directory.path: there is no folder none; make it, or name one"],
     ),
     "the access log's files of a bucket": (
         {"access_log": {"bucket": OF_BUCKET}},
         [
-            "access_log.bucket.ca_file: there is no file none.pem",
-            "access_log.bucket.credentials_file: none.ini cannot be read: No such file or directory",
+            "sluice.json:1: access_log.bucket.ca_file: there is no file none.pem",
+            "sluice.json:1: access_log.bucket.credentials_file: none.ini cannot be read: No such file",
         ],
     ),
     "the access log's login": (
@@ -45,15 +45,21 @@ REFUSED: dict[str, tuple[Mapping[str, Any], list[str]]] = {
     ),
     "all files of TLS to clients": (
         {"listeners": [with_certificates()]},
-        [f"{file}: {option}: cannot be read: no such file or directory" for option, file in TLS.items()],
+        [
+            f"sluice.json:1: listeners[0].tls.{option}: {file}: cannot be read: no such file or directory"
+            for option, file in TLS.items()
+        ],
     ),
     "a rule for principals": (
         {"listeners": [with_certificates(principal_mapping_rules="RULES:x")]},
-        ["principal_mapping_rules: 'RULES:x' is no rule; a rule is DEFAULT or RULE:pattern/replacement/"],
+        [
+            "sluice.json:1: listeners[0].tls.principal_mapping_rules: listener clients: "
+            "'RULES:x' is no rule; a rule is DEFAULT or RULE:pattern/replacement/"
+        ],
     ),
     "the quota topic's copy": (
         {"quotas": {"source": "topic", "topic": {**TOPIC, "copy_file": "none/copy.json"}}},
-        ["quotas.topic.copy_file: there is no folder none; make it, or name a file in one that is there"],
+        ["sluice.json:1: quotas.topic.copy_file: there is no folder none; make it, or name a file in"],
     ),
     "the quota topic's login and TLS": (
         {
@@ -69,7 +75,7 @@ REFUSED: dict[str, tuple[Mapping[str, Any], list[str]]] = {
         },
         [
             "none.yaml: cannot read the credentials file: no such file or directory",
-            "none.pem: ca_file: cannot be read: no such file or directory",
+            "sluice.json:1: quotas.topic.tls.ca_file: none.pem: cannot be read: no such file or directory",
         ],
     ),
     "limits in the file beside a topic": (
@@ -85,13 +91,17 @@ REFUSED: dict[str, tuple[Mapping[str, Any], list[str]]] = {
         },
         ["users.yaml: has no `service:` with a password"],
     ),
+    "the snapshot of producer ids": (
+        {"producer_ids": {"snapshot_file": "none/ids"}},
+        ["sluice.json:1: producer_ids.snapshot_file: there is no folder none; make it, or name a file"],
+    ),
     "the admin socket": (
         {"admin": {"socket": "quotas.yaml"}},
-        ["admin.socket: quotas.yaml is there already, and is no socket"],
+        ["sluice.json:1: admin.socket: quotas.yaml is there already, and is no socket"],
     ),
     "the admin socket's folder": (
         {"admin": {"socket": "none/socket"}},
-        ["admin.socket: there is no folder none; make it, or name a file in one that is there"],
+        ["sluice.json:1: admin.socket: there is no folder none; make it, or name a file in one that"],
     ),
 }  # fmt: skip
 

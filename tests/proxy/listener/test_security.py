@@ -210,9 +210,9 @@ async def test_files_that_are_gone_are_said_and_come_back(files: Files, lines: l
         await until(lambda: "certificates_not_applied" in events(lines))
         assert lines[-1]["outcome"] == "unreadable"
         files.server.certificate.write_bytes(content)
-        await until(lambda: security.tls is not None and not security.tls.status.last_error)
+        await until(lambda: len(lines) > 1)
         assert security.tls.status.outcomes[ReloadOutcome.UNCHANGED] == 1
-    assert events(lines) == ["certificates_not_applied"]
+    assert events(lines) == ["certificates_not_applied", "certificates_in_force_again"]
 
 
 @pytest.mark.asyncio

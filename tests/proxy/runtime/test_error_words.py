@@ -9,9 +9,10 @@ import ssl
 
 import pytest
 import uvloop
+from aiokafka.errors import KafkaConnectionError
 
 from sluice.proxy.listener.tls.error import TlsError, TlsFailure
-from sluice.proxy.runtime.error_words import words_of
+from sluice.proxy.runtime.error_words import reason_of, words_of
 from testkit.processes.ports import LOOPBACK, free_port
 
 
@@ -57,3 +58,22 @@ def test_both_event_loops_errors_are_told_alike(new_loop: type[asyncio.AbstractE
         words = runner.run(unknown())
         assert words == words.lower()
         assert "errno" not in words
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (
+            KafkaConnectionError("Unable to bootstrap from [('127.0.0.1', 1, <AddressFamily.AF_INET: 2>)]"),
+            "KafkaConnectionError: Unable to bootstrap from [127.0.0.1:1]",
+        ),
+        (
+            ConnectionRefusedError(111, "Connect call failed ('127.0.0.1', 1)"),
+            "ConnectionRefusedError: connection refused",
+        ),
+        (ValueError("of the kind"), "ValueError: of the kind"),
+        (ValueError(), "ValueError"),
+    ],
+)
+def test_a_reason_has_its_kind_once_and_no_python(error: Exception, told: str) -> None:
+    assert reason_of(error) == told

@@ -1,4 +1,4 @@
-"""A session in `pacing: kafka`: nothing is held, who was above the limit is muted. Wire semantics 2.
+"""A session in `pacing.mode: kafka`: nothing is held, who was above the limit is muted. Wire semantics 2.
 
 1,000 B/s, 11 windows of 1 s: 10,000 B pass at first, and each byte more is a millisecond.
 """

@@ -49,3 +49,20 @@ def test_a_command_takes_a_pipe(tmp_path: Path) -> None:
     writer.join()
     with pytest.raises(ConfigError, match="no such file"):
         read_given(tmp_path / "none", "given")
+
+
+def test_a_pipe_is_read_up_to_its_limit_and_what_has_more_is_refused(tmp_path: Path) -> None:
+    """Cut in silence, the limits behind the cut would be taken out."""
+    for text, is_taken in (("a: 1\n", True), ("a: 1\nb: 2\n", False)):
+        fifo = tmp_path / f"fifo-{is_taken}"
+        os.mkfifo(fifo)
+        writer = threading.Thread(target=fifo.write_text, args=(text,))
+        writer.start()
+        if is_taken:
+            assert read_given(fifo, "given", 5) == text
+        else:
+            with pytest.raises(
+                ConfigError, match=f"{fifo}: cannot read the given file: has more than 5 bytes"
+            ):
+                read_given(fifo, "given", 5)
+        writer.join()

@@ -153,6 +153,20 @@ def test_a_bad_file_keeps_the_last_good_limits_and_is_counted_and_logged_once(
     assert "quotas.yaml:4: quotas[0].producer_byte_rate" in log_lines[0]["problems"][0]
 
 
+def test_a_refused_file_that_is_put_back_as_it_was_is_told(
+    path: Path, log_lines: list[structlog.typing.EventDict]
+) -> None:
+    """Whoever mended it looks into the log for an answer."""
+    proxy = Proxy(path)
+    outcomes = []
+    for version, text in enumerate((BAD, GOOD, GOOD), start=2):
+        rewrite(path, text, version)
+        outcomes.append(proxy.look())
+    assert outcomes == [ReloadOutcome.INVALID, ReloadOutcome.UNCHANGED, ReloadOutcome.UNCHANGED]
+    assert [line["event"] for line in log_lines] == ["quotas_not_applied", "quotas_in_force_again"]
+    assert log_lines[1]["hash"] == hash_of(GOOD)
+
+
 def test_a_file_with_very_many_errors_makes_one_bounded_log_line(
     path: Path, log_lines: list[structlog.typing.EventDict]
 ) -> None:

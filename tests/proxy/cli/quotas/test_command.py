@@ -73,6 +73,17 @@ def sluice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     return call
 
 
+def test_a_piped_quota_file_that_is_too_large_is_refused_whole(
+    file: Path, sluice: Sluice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its beginning is a good list: taken for all of it, it removed the limits of all that come behind."""
+    monkeypatch.setattr("sluice.proxy.cli.quotas.places.MAX_QUOTAS_BYTES", len(QUOTAS))
+    code, _, err = sluice("quotas", "apply", "-", "-q", "quotas.yaml", stdin=QUOTAS + "  - {user: bob}\n")
+    told = f"standard input: cannot read the quota file: has more than {len(QUOTAS)} bytes\n"
+    assert (code, err) == (2, told)
+    assert file.read_text() == QUOTAS
+
+
 def configs(sluice: Sluice, line: str) -> tuple[int, str, str]:
     return sluice("configs", "-q", "quotas.yaml", *line.split())
 

@@ -213,6 +213,7 @@ def test_a_fault_is_told_with_its_place_and_without_a_secret(stocked: Folder, ca
         file.load(NOW_UNIX_S)
     told = str(refused.value)
     assert message in told
+    assert ("not both" in told) == ("not both" in message)
     assert told.startswith(str(stocked.yaml))
     trace = "".join(traceback.format_exception(refused.value))
     for secret in (SECRET, "1234567"):
