@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from kafka.protocol.metadata import MetadataRequest
 
-from sluice.proxy.calibration.rig import BrokerLink
+from sluice.proxy.calibration.rig import BrokerLink, CalibrationError
 from sluice.proxy.cli.doctor import look
 from sluice.proxy.cli.options import CommandFailed
 from sluice.proxy.cli.quotas.client_properties import ClientSettings
@@ -81,7 +81,7 @@ def test_commands_that_ask_a_broker_say_so_too(answers: Answers, told: str) -> N
 
 @TLS_FAULTS
 def test_so_does_calibrate_cost(answers: Answers, told: str) -> None:
-    with serving(answers) as port, pytest.raises(OSError, match=re.escape(told)):
+    with serving(answers) as port, pytest.raises(CalibrationError, match=re.escape(told)):
         BrokerLink(LOOPBACK, port, ssl.create_default_context())
 
 
