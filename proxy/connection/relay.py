@@ -31,7 +31,16 @@ BROKER_SENDS_BYTES: Final = 256 * 1024
 class Relay(ClientSide):
     """Bytes from the client to the broker and back, as fast as the session lets them."""
 
-    __slots__ = ("_broker", "_broker_kept", "_drops", "_edits", "_is_due", "_kept_from", "_moves")
+    __slots__ = (
+        "_broker",
+        "_broker_kept",
+        "_drops",
+        "_edits",
+        "_goes_on_soon",
+        "_is_due",
+        "_kept_from",
+        "_moves",
+    )
 
     def __init__(self, worker: Worker, client: Stream, broker: Stream | None, session: Session) -> None:
         """Both streams are connected and non-blocking. `broker` None: it is dialled for the first bytes."""
@@ -46,6 +55,7 @@ class Relay(ClientSide):
         self._drops = session.drops
         self._kept_from = 0  # of what is kept of the client: what is before it has gone on
         self._broker_kept: bytes | None = None
+        self._goes_on_soon = False  # with what is kept of the broker
         self._is_due = False  # answers of the session's own wait behind the broker's
 
     @property
@@ -219,7 +229,7 @@ class Relay(ClientSide):
         if not self._client.gone or not self._eof or self._broker.out is not None:
             return False
         on_the_way_bytes = self._broker.receive_buffer_bytes + BROKER_SENDS_BYTES
-        return self.session.answer_left_bytes > on_the_way_bytes
+        return self.session.answer_left_bytes - len(self._broker_kept or b"") > on_the_way_bytes
 
     def _broker_takes_no_more(self) -> None:
         """It is gone. What it sent before may be here, unread: that goes to the client first, and what reads
@@ -250,6 +260,8 @@ class Relay(ClientSide):
             broker = self._broker
             try:
                 if kept is not None and self.session.has_more_answers:
+                    if self._goes_on_soon:
+                        return
                     end = got = len(kept)  # no more than is kept, or that would grow
                     self._view[:end] = kept
                 elif kept is None and self._share.window_bytes == WINDOW_BYTES:
@@ -304,9 +316,12 @@ class Relay(ClientSide):
 
     def _broker_goes_on_soon(self) -> None:
         """Others first: the session has worked long enough on this broker's answers."""
-        self._worker.loop.call_soon(self._broker_goes_on)
+        if not self._goes_on_soon:  # once in a turn, though its socket stays readable
+            self._goes_on_soon = True
+            self._worker.loop.call_soon(self._broker_goes_on)
 
     def _broker_goes_on(self) -> None:
+        self._goes_on_soon = False
         if self._broker_kept is not None and self._broker.reading and self.session.has_more_answers:
             self._broker_readable()
 

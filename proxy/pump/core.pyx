@@ -99,6 +99,7 @@ cdef Py_ssize_t at_answer_records = offset_of(_AnswerSide, "_records")
 cdef Py_ssize_t at_answer_local = offset_of(_AnswerSide, "_local")
 cdef Py_ssize_t at_answer_skip = offset_of(_AnswerSide, "_skip")
 cdef Py_ssize_t at_answer_bytes_read = offset_of(_AnswerSide, "bytes_read")
+cdef Py_ssize_t at_answer_is_stopped = offset_of(_AnswerSide, "is_stopped")
 
 cdef Py_ssize_t at_gate_ms = offset_of(_Pace, "gate_ms")
 cdef Py_ssize_t at_max_in_flight = offset_of(_Pace, "max_in_flight")

@@ -172,7 +172,10 @@ cdef Py_ssize_t give_answers(object side, object buf, Py_ssize_t start, Py_ssize
         and 0 <= start <= end <= PyByteArray_GET_SIZE(buf)
     ):
         pos = match(side, buf, start, end, now, &is_done)
-    return pos if is_done else <Py_ssize_t>pure_broker_data(side, buf, pos, end, now)
+    if not is_done:
+        return <Py_ssize_t>pure_broker_data(side, buf, pos, end, now)
+    put(side, at_answer_is_stopped, False)
+    return pos
 
 
 def broker_data(side not None, buf, Py_ssize_t start, Py_ssize_t end, now_ms):

@@ -12,7 +12,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from sluice.protocol.errors import MalformedFrame
+from sluice.protocol.headers import RESPONSE_HEAD_BYTES
 from sluice.protocol.mutations.topic_sizes import SizeReader
+from sluice.protocol.primitives import INT32
 from sluice.proxy.session.authentication import WHOLE_MAX_BYTES
 from sluice.proxy.session.gateway.address_rewrite import AddressWork
 from sluice.proxy.session.in_flight import (
@@ -91,14 +93,13 @@ class NameReader:
         changed_to: int,
         now_ms: float,
     ) -> int:
-        """An answer has come whose body begins at `start`: its first piece is read, unless it is whole and
-        one like it was read lately. Returns up to where it may go on. `changed_to`: up to where it is to be
-        changed, and goes on in one."""
-        if frame_end <= end:
-            answer = bytes(buf[start:frame_end])
-            is_new = [told.is_new(answer) for told in self._told]  # all are to remember it
-            if not any(is_new):
-                return frame_end
+        """An answer has come whose body begins at `start`, or WHOLE_MAX_BYTES of it: read its first piece,
+        unless one that is as long and begins so was read lately. Returns up to where it may go on.
+        `changed_to`: up to where it is to be changed, and goes on in one."""
+        mark = INT32.pack(frame_end - start) + buf[start : min(frame_end, start + WHOLE_MAX_BYTES)]
+        is_new = [told.is_new(mark) for told in self._told]  # all are to remember it
+        if not any(is_new):
+            return frame_end
         self._reader = SizeReader()
         self.left_bytes = frame_end - start
         return start + self.go_on(buf, start, end, now_ms, max(PIECE_BYTES, changed_to - start))
@@ -128,10 +129,13 @@ class NameReader:
 
 def has_enough_arrived(
     buf: bytearray, pos: int, end: int, frame_end: int, api_key: int, version: int, work: AnswerWork,
-    request_time: RequestTime | None,
+    request_time: RequestTime | None, *, reads_names: bool,
 ) -> bool:  # fmt: skip
-    """Can an answer whose end has not arrived be worked on? One too large to keep goes on as it is."""
+    """Can an answer whose end has not arrived be worked on? One too large to keep goes on as it is.
+    `reads_names`: a NameReader is to begin with it."""
     if request_time is not None and not request_time.can_tell(pos, end, frame_end, api_key, version):
+        return False
+    if reads_names and end - pos < WHOLE_MAX_BYTES + RESPONSE_HEAD_BYTES:
         return False
     if work is NONE or work is NAMES or work is REPLICA or work is FOLLOWER:
         return True

@@ -97,10 +97,12 @@ class Pace:
     ) -> None:
         """Close the gate until `until_ms`. `at_boundary`: no frame is half read, so the state changes at
         once. `kind`: None for what no client's quota brings about."""
-        if not self._is_stopped(now_ms):
+        is_stopped = self._is_stopped(now_ms)
+        if not is_stopped:
             self._stopped_ms = now_ms
         self._mute_until_ms = max(self._mute_until_ms, until_ms)
-        self.throttled_by = kind
+        if kind is not None or not is_stopped:
+            self.throttled_by = kind
         self._on(Event.MUTE_AT_BOUNDARY if at_boundary else Event.MUTE)
 
     def hold(self, until_ms: float, now_ms: float, kind: QuotaKind) -> None:

@@ -284,8 +284,9 @@ class AnswerSide:
         throttle_ms = 0.0
         try:
             replicas = self._requests.replicas
+            has_names = self._names is not None and api_key == METADATA and version >= FIRST_WITH_IDS
             if end < frame_end and not has_enough_arrived(
-                buf, pos, end, frame_end, api_key, version, work, request_time
+                buf, pos, end, frame_end, api_key, version, work, request_time, reads_names=has_names
             ):
                 return None
             if work is CHARGE:
@@ -315,7 +316,7 @@ class AnswerSide:
                 looked_at = self._addresses.rewrite(buf, pos, end, frame_end, api_key, version, work)
                 if looked_at:
                     self._pieces.took(looked_at, brake_ms_per_kib(work), now_ms)
-            if api_key == METADATA and self._names is not None and version >= FIRST_WITH_IDS:
+            if self._names is not None and has_names:
                 body = pos + RESPONSE_HEAD_BYTES
                 changed_to = self.edits[-1][1] if self.edits else body
                 self._names_to = self._names.begin(

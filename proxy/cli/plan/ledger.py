@@ -25,6 +25,8 @@ from sluice.quotas.files.json_text import number_from, text_from
 
 WEEK: Final = timedelta(days=7)
 GRANT: Final = timedelta(days=14)
+_MOST_OVER: Final = 1_000
+"""notes in a file, beyond which none stays that is over"""
 _CUTS: Final = "unattended.json"
 _GRANTS: Final = "grants.json"
 _ROLLED_BACK: Final = "rolled_back.json"
@@ -102,13 +104,12 @@ def forget_cuts(folder: Path, place: str) -> None:
 def add_grants(folder: Path, granted: Iterable[PlannedLimit], today: date) -> None:
     """Each replaces an earlier one of the same limit. Raises ConfigError."""
     kept = _grants(folder)
-    last = _last_noted(today, (date.fromisoformat(item["until"]) for item in kept.values()))
     until = (today + GRANT).isoformat()
     for limit in granted:
         item = {"entity": limit.entity, "key": limit.key, "up_to": limit.up_to, "until": until}
         kept[limit.entity, limit.key] = item
-    still = [item for item in kept.values() if item["until"] >= last.isoformat()]
-    _write(folder / _GRANTS, {"grants": still})
+    _forget(kept, {limit: date.fromisoformat(item["until"]) for limit, item in kept.items()}, today)
+    _write(folder / _GRANTS, {"grants": list(kept.values())})
 
 
 def forget_grants(folder: Path, of: Iterable[Limit], *, dry_run: bool = False) -> list[Limit]:
@@ -127,18 +128,20 @@ def rolled_back(folder: Path, today: date) -> dict[Limit, date]:
 
 def add_rolled_back(folder: Path, of: Iterable[Limit], today: date, *, dry_run: bool = False) -> date:
     """A person has; from now on these are left alone. Returns until when. Raises ConfigError."""
-    until, before = today + GRANT, _rolled_back(folder)
-    last = _last_noted(today, before.values())
-    still = {limit: day for limit, day in before.items() if day >= last}
+    until = today + GRANT
+    kept = _rolled_back(folder) | dict.fromkeys(of, until)
+    _forget(kept, dict(kept), today)
     if not dry_run:
-        _write_rolled_back(folder, still | dict.fromkeys(of, until))
+        _write_rolled_back(folder, kept)
     return until
 
 
-def _last_noted(today: date, untils: Iterable[date]) -> date:
-    """What was over by this day is forgotten: the last note's, or a clock that is ahead for once would forget
-    what is in force."""
-    return min(today, max(untils, default=date.max) - GRANT)
+def _forget(kept: dict[Limit, Any], untils: Mapping[Limit, date], today: date) -> None:
+    """Of very many the first that are over. Else none, for by a clock that is ahead all are over; who reads
+    them looks at their dates."""
+    over = sorted((until, limit) for limit, until in untils.items() if until < today)
+    for _, limit in over[: max(len(kept) - _MOST_OVER, 0)]:
+        del kept[limit]
 
 
 def forget_rolled_back(folder: Path, of: Iterable[Limit]) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from sluice.proxy.session.answer_pieces import PIECE_BYTES, NameReader
 from sluice.usage.flow import TopicNames
 from testkit.frames.frames import METADATA, answer, request
 from testkit.peers.fault_broker import BrokerSide, FaultBroker
@@ -43,6 +45,47 @@ async def test_all_of_them_arrive_though_the_broker_sends_nothing_more(takes_at_
                 if not takes_at_once:
                     await asyncio.sleep(0.3)  # it takes nothing, and the proxy has to stop meanwhile
                 assert await client.read(len(expected)) == expected
+
+
+async def test_a_turn_of_the_loop_has_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look asked for one more, and the socket, which stayed readable, too: eight in a turn."""
+    expected = b"".join(
+        answer(METADATA, 12, {"topics": [{"name": f"{number}-{'x' * 200}"}] * 400}, correlation_id=7)
+        for number in range(60)
+    )
+    turns = 0
+    looks: list[int] = []
+
+    async def answers_all(client: BrokerSide) -> None:
+        for _ in range(60):
+            await client.request()
+        await client.send(expected)
+        await asyncio.Event().wait()
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    go_on = NameReader.go_on
+
+    def counted(*args: Any) -> int:
+        looks.append(turns)
+        return go_on(*args)
+
+    monkeypatch.setattr(NameReader, "go_on", counted)
+    async with FaultBroker(answers_all) as broker:
+        proxy = LocalProxy(broker.port)
+        proxy.shared = replace(proxy.shared, topic_names=TopicNames())
+        async with proxy:
+            with await proxy.client() as client:
+                counting = asyncio.ensure_future(count_turns())
+                await client.send(ASKED * 60)
+                assert await client.read(len(expected)) == expected
+                counting.cancel()
+    assert len(looks) > len(expected) / PIECE_BYTES
+    assert max(Counter(looks).values()) <= 2, "the last of one answer, and the first of the next"
 
 
 async def test_others_are_served_between_two_looks() -> None:

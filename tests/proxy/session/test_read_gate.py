@@ -32,6 +32,16 @@ def test_a_mute_closes_the_gate_and_the_state_changes_where_the_gate_is_met() ->
     assert (pace.state, pace.wake_at_ms, pace.throttled_by) == (State.MUTED, 150, PRODUCE)
 
 
+def test_a_brake_of_the_proxys_own_does_not_hide_whose_quota_is_sat_out() -> None:
+    pace = Pace()
+    pace.mute(150, 100, PRODUCE, at_boundary=True)
+    pace.mute(170, 100, None, at_boundary=True)
+    assert (pace.wake_at_ms, pace.throttled_by) == (170, PRODUCE)
+    pace.wake(170)
+    pace.mute(300, 200, None, at_boundary=True)
+    assert (pace.wake_at_ms, pace.throttled_by) == (300, None)
+
+
 def test_a_mute_at_a_frame_boundary_changes_the_state_at_once() -> None:
     pace = Pace()
     pace.mute(150, 100, FETCH, at_boundary=True)

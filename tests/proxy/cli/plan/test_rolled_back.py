@@ -125,23 +125,29 @@ def test_a_clock_that_was_ahead_for_once_forgets_nothing(tmp_path: Path) -> None
     """Bob was rolled back on a machine whose clock was a year ahead; alice was changed again that night."""
     place = rolled_back(tmp_path)
     bob = marks(tmp_path)[0]["entity"].replace("alice", "bob")
-    add_rolled_back(tmp_path / "out", [(bob, KEY)], TODAY.replace(year=2027))
+    for name in (bob, bob.replace("bob", "carol")):
+        add_rolled_back(tmp_path / "out", [(name, KEY)], TODAY.replace(year=2027))
     assert marks(tmp_path)[0] == MARKED
     applied = apply_unattended(night(tmp_path, 2), place, today=TODAY + timedelta(days=1))
     assert (limits_of(place), left_out_lines(applied)) == (BEFORE, [LEFT])
 
 
-def test_what_is_over_is_forgotten_at_the_next_note_but_one(tmp_path: Path) -> None:
+def test_of_very_many_those_are_forgotten_that_are_over(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
-    for days in (0, 20, 40):
-        add_rolled_back(out, [(f"u{days}", KEY)], TODAY + timedelta(days=days))
-    assert [mark["entity"] for mark in marks(tmp_path)] == ["u20", "u40"]
+    add_rolled_back(out, [(f"first{number}", KEY) for number in range(600)], TODAY)
+    add_rolled_back(out, [(f"second{number}", KEY) for number in range(600)], TODAY + timedelta(days=14))
+    assert len(marks(tmp_path)) == 1_200, "none is over"
+    add_rolled_back(out, [("third", KEY)], TODAY + timedelta(days=15))
+    entities = [mark["entity"] for mark in marks(tmp_path)]
+    assert len(entities) == 1_000
+    assert {f"second{number}" for number in range(600)} | {"third"} <= set(entities)
 
 
 def test_a_grant_outlasts_a_clock_that_was_ahead_for_once(tmp_path: Path) -> None:
     alice, bob = night(tmp_path, 0, of("alice", 700, 1_000), of("bob", 700, 1_000)).limits
     add_grants(tmp_path / "out", [alice], TODAY)
+    add_grants(tmp_path / "out", [bob], TODAY.replace(year=2027))
     add_grants(tmp_path / "out", [bob], TODAY.replace(year=2027))
     found = json.loads((tmp_path / "out" / "grants.json").read_text())["grants"]
     assert [grant["entity"] for grant in found] == [alice.entity, bob.entity]

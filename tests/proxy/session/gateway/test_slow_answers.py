@@ -8,7 +8,7 @@ import pytest
 
 from sluice.proxy.session.answer_pieces import PIECE_BYTES
 from sluice.proxy.session.connection_states import State
-from testkit.frames.frames import METADATA, answer, decoded, request
+from testkit.frames.frames import METADATA, PRODUCE, answer, decoded, produce, request
 from testkit.proxy.gateway import broker_map, gateway
 from testkit.proxy.playbook import Shell
 from tests.proxy.session.gateway.test_address_rewrite_admin import (
@@ -175,3 +175,18 @@ def test_what_is_asked_of_topics_alone_goes_on_at_once() -> None:
     assert shell.to_broker == asked * 2 + FOLLOWER
     shell.broker_sends(answered)
     assert shell.state is State.READING
+
+
+def test_what_the_pump_takes_whole_is_the_end_of_a_stop() -> None:
+    """A look ended behind Metadata, and all that stood behind it were Produces' answers."""
+    asked, answered = of_brokers(2_000)
+    shell = knowing()
+    shell.client_sends(asked + b"".join(produce({}, version=9, correlation_id=8) for _ in range(3)))
+    behind = answer(PRODUCE, 9, {}, correlation_id=8) * 3
+    buf = bytearray(answered + behind)
+    session = shell.session
+    cut = session.broker_data(buf, 0, len(buf), 0.0)
+    session.edits.clear()
+    assert (cut, session.has_more_answers) == (len(answered), True)
+    assert session.broker_data(buf, cut, len(buf), 0.0) == len(buf)
+    assert not session.has_more_answers

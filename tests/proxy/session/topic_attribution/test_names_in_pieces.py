@@ -108,6 +108,26 @@ def test_of_one_that_comes_in_parts_all_is_read() -> None:
     assert all(reading.names.name(id_of(number)) == f"topic-{number}" for number in range(TOPICS))
 
 
+@pytest.mark.parametrize("topics", [TOPICS, 10 * TOPICS])
+def test_who_asks_the_same_again_waits_once_however_its_answer_comes(topics: int) -> None:
+    """Each client of a large cluster was muted at each of its questions: a heartbeat waited behind them."""
+    reading = Reading(own_topic=False)
+    shell, answered = reading.shell, answer_of(topics)
+    waits_ms = []
+    for parts in (65_536, 50_000, 70_001):
+        shell.client_sends(ASKED)
+        for start in range(0, len(answered), parts):
+            shell.broker_sends(answered[start : start + parts])
+        begun_ms = shell.now_ms
+        while shell.state is State.MUTED:
+            shell.advance(1)
+        waits_ms.append(shell.now_ms - begun_ms)
+    assert waits_ms[0] >= len(answered) / 1_024 * 0.5 - 60
+    assert waits_ms[1:] == [0, 0]
+    assert shell.to_client == answered * 3
+    assert all(reading.names.name(id_of(number)) == f"topic-{number}" for number in range(topics))
+
+
 @pytest.mark.parametrize("brokers", [3, 2_000])
 def test_a_gateways_addresses_are_replaced_all_the_same(brokers: int) -> None:
     reading = Reading(gateway=True)
