@@ -137,8 +137,8 @@ def add_rolled_back(folder: Path, of: Iterable[Limit], today: date, *, dry_run: 
 
 
 def _forget(kept: dict[Limit, Any], untils: Mapping[Limit, date], today: date) -> None:
-    """Of very many the first that are over. Else none, for by a clock that is ahead all are over; who reads
-    them looks at their dates."""
+    """Take out the first that are over, if there are very many. Else none, for by a clock that is ahead all
+    are over; who reads them looks at their dates."""
     over = sorted((until, limit) for limit, until in untils.items() if until < today)
     for _, limit in over[: max(len(kept) - _MOST_OVER, 0)]:
         del kept[limit]
