@@ -38,6 +38,9 @@ from sluice.usage.flow import TopicNames
 
 PIECE_BYTES: Final = 32 * 1024
 """5 ms where topics' names are read, 10 ms where addresses are rewritten"""
+MARK_BYTES: Final = 64 * 1024
+"""by which, and by its size, an answer of which more is to come is known again. Not kept until it is whole: a
+thousand clients that begin at once ask for 400 KiB each, and all that is kept has a bound."""
 _HEAD_BYTES: Final = 1024
 """throttle_time_ms and error stand behind the header's tags, of which Kafka has none."""
 _BY_HEAD: Final = (CHARGE, JOIN, MUTATION)
@@ -93,10 +96,12 @@ class NameReader:
         changed_to: int,
         now_ms: float,
     ) -> int:
-        """An answer has come whose body begins at `start`, or WHOLE_MAX_BYTES of it: read its first piece,
-        unless one that is as long and begins so was read lately. Returns up to where it may go on.
+        """An answer has come whose body begins at `start`, or MARK_BYTES of it: read its first piece, unless
+        the same was read lately, or one that is as long and begins so. Returns up to where it may go on.
         `changed_to`: up to where it is to be changed, and goes on in one."""
-        mark = INT32.pack(frame_end - start) + buf[start : min(frame_end, start + WHOLE_MAX_BYTES)]
+        mark = (
+            INT32.pack(frame_end - start) + buf[start : frame_end if frame_end <= end else start + MARK_BYTES]
+        )
         is_new = [told.is_new(mark) for told in self._told]  # all are to remember it
         if not any(is_new):
             return frame_end
@@ -135,7 +140,7 @@ def has_enough_arrived(
     `reads_names`: a NameReader is to begin with it."""
     if request_time is not None and not request_time.can_tell(pos, end, frame_end, api_key, version):
         return False
-    if reads_names and end - pos < WHOLE_MAX_BYTES + RESPONSE_HEAD_BYTES:
+    if reads_names and end - pos < MARK_BYTES + RESPONSE_HEAD_BYTES:
         return False
     if work is NONE or work is NAMES or work is REPLICA or work is FOLLOWER:
         return True
