@@ -44,15 +44,15 @@ class TopicNames:
             self._heads.clear()
         return self._heads.setdefault(head, head)
 
-    def is_new(self, answer: bytes) -> bool:
-        """Has none like it been read lately? Clients ask for the same topics again and again."""
-        mark = hash(answer)
-        if mark in self._read:
-            return False
+    def is_new(self, mark: int) -> bool:
+        """Has no answer with this mark been read lately? Clients ask for the same topics again and again."""
+        return mark not in self._read
+
+    def was_read(self, mark: int) -> None:
+        """The answer with this mark was, to its end."""
         if len(self._read) >= _MAX_READ:
             self._read.clear()
         self._read.add(mark)
-        return True
 
     def learn(self, topic_id: bytes, name: str) -> None:
         """It is called so. Of more than MAX_TOPICS the one told first is forgotten."""

@@ -24,7 +24,8 @@ TAKES_S: Final = 10.0
 """in which TAKES_BYTES of the answers that wait are to be taken; what AdminSocket has for all of one"""
 TAKES_BYTES: Final = 16 * 1024
 """A Prometheus that is slow takes more. Even at a loopback's segments of 64 KiB, in which the kernel tells
-it, 7 kB/s are enough."""
+it, 7 kB/s are enough for a page that the kernel's buffers hold. Of a longer one it may tell nothing so long,
+where the client's buffer has grown to megabytes and it reads 20 kB/s."""
 _BYTES_ACKED_AT: Final = 120
 """in the struct tcp_info of Linux 4.1 and later"""
 

@@ -11,7 +11,7 @@ from functools import partial
 from time import monotonic, thread_time
 
 from sluice.protocol.errors import ProtocolError
-from sluice.proxy.connection.guests import Guest, Metered
+from sluice.proxy.connection.guests import LOGIN_READS, Guest, Metered
 from sluice.proxy.connection.lingering_close import Linger
 from sluice.proxy.connection.peer import Peer
 from sluice.proxy.connection.read_ahead import kept_bytes
@@ -140,10 +140,12 @@ class Connection(Relay):
             return
         if room.wait_s() > 0.0:
             self._client.read(False)
-            self._footprint.waits_for_share(True)
-            room.wait(self._guest_may_read)
+            guest.is_in_room = True
+            self._footprint.waits_for_share(guest.reads > LOGIN_READS)
+            room.wait(partial(self._guest_may_read, guest))
             return
         begun_s = thread_time()
+        guest.reads += 1
         self._client_readable()
         guest.took(thread_time() - begun_s)
         session = self.session
@@ -151,10 +153,14 @@ class Connection(Relay):
         if self._guest is not None and has_asked and session.identity.authenticated:
             self._seat_guest()
 
-    def _guest_may_read(self) -> None:
+    def _guest_may_read(self, guest: Guest) -> bool:
+        guest.is_in_room = False
+        if self._closed:
+            return False
         self._footprint.waits_for_share(False)
-        if not self._closed and not self._pace.state:
+        if not self._pace.state:
             self._read_client()
+        return True
 
     def _seat_guest(self) -> None:
         """Where nobody logs in: it has asked for something."""
@@ -162,6 +168,8 @@ class Connection(Relay):
             self._client.call(self._client_readable, self._client.reading)
 
     def _read_client(self) -> None:
+        if self._guest is not None and self._guest.is_in_room:
+            return  # an answer has come meanwhile; it is read when its turn has
         super()._read_client()
         if self._guest is not None:
             self._client.call(self._guest_readable, self._client.reading)

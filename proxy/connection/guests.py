@@ -22,6 +22,10 @@ from sluice.proxy.runtime.gauges import Gauges
 
 _LET_ON: Final = 4
 """at a time: what they will cost is not known before"""
+LOGIN_READS: Final = 8
+"""so often a client may be read until it has logged in: SCRAM takes four. Who is read more often may be ended
+for another while it waits for the share; others are not, or of those who come back all at once each would end
+the one that has waited longest"""
 _PAUSE_S: Final = 0.002
 _NEWCOMER_S: Final = 0.01
 """until one that waits to be accepted has surely been: its port looks again after 5 ms at the latest"""
@@ -38,7 +42,7 @@ class WaitingRoom:
         self._loop = loop
         self._share = share
         self._gauges = gauges
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting: deque[Callable[[], object]] = deque()
         self._has_timer = False
         self._newcomer_waits = False
         self._is_newcomers_turn = False
@@ -47,8 +51,8 @@ class WaitingRoom:
         """Until there is something of the share again; 0: now."""
         return self._share.wait_s(monotonic())
 
-    def wait(self, call: Callable[[], None]) -> None:
-        """Have it called in turn, when there is."""
+    def wait(self, call: Callable[[], object]) -> None:
+        """Have it called in turn, when there is. It returns False: nobody is there, and the next has it."""
         self._gauges.guests_delayed += 1
         self._waiting.append(call)
         if not self._has_timer:
@@ -80,8 +84,9 @@ class WaitingRoom:
             if self._is_newcomers_turn:
                 self._arm(_NEWCOMER_S)
                 return
-            for _ in range(min(_LET_ON, len(self._waiting))):
-                self._waiting.popleft()()
+            let_on = 0
+            while self._waiting and let_on < _LET_ON:
+                let_on += self._waiting.popleft()() is not False
         if self._waiting:
             self._arm()
 
@@ -89,12 +94,15 @@ class WaitingRoom:
 class Guest:
     """What one connection has taken."""
 
-    __slots__ = ("_is_known", "_room", "_took_s")
+    __slots__ = ("_is_known", "_room", "_took_s", "is_in_room", "reads")
 
     def __init__(self, room: WaitingRoom) -> None:
         self._room = room
         self._took_s = 0.0
         self._is_known = False
+        self.reads = 0
+        self.is_in_room = False
+        """it waits there: once, however often it is to be read again"""
 
     def took(self, took_s: float) -> None:
         """So much more of the processor. Charged to nobody once it has authenticated: its broker may still be

@@ -106,6 +106,8 @@ class QuotaFile:
 
     def _is_due(self, now_unix_s: float) -> bool:
         """A window has begun or ended since the limits were evaluated; or the clock was put back."""
+        if self._until_unix_s == -inf:  # they could not be put in force
+            return True
         if now_unix_s < self._evaluated_unix_s:
             return bool(self.base.schedules)
         return now_unix_s >= self._until_unix_s

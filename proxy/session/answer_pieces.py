@@ -77,13 +77,14 @@ class NameReader:
     Nothing goes on that has not been read: so who asks for a topic by its id finds that its name is known.
     """
 
-    __slots__ = ("_pieces", "_reader", "_told", "left_bytes")
+    __slots__ = ("_mark", "_pieces", "_reader", "_told", "left_bytes")
 
     def __init__(self, told: Iterable[TopicNames | OwnTopic], pieces: AnswerPieces) -> None:
         """`told`: who is to know them."""
         self._told = tuple(told)
         self._pieces = pieces
         self._reader: SizeReader | None = None
+        self._mark = 0  # of the answer that it reads
         self.left_bytes = 0
         """of an answer, that are to be read before they go on"""
 
@@ -99,12 +100,11 @@ class NameReader:
         """An answer has come whose body begins at `start`, or MARK_BYTES of it: read its first piece, unless
         the same was read lately, or one that is as long and begins so. Returns up to where it may go on.
         `changed_to`: up to where it is to be changed, and goes on in one."""
-        mark = (
-            INT32.pack(frame_end - start) + buf[start : frame_end if frame_end <= end else start + MARK_BYTES]
-        )
-        is_new = [told.is_new(mark) for told in self._told]  # all are to remember it
-        if not any(is_new):
+        known_by = buf[start : frame_end if frame_end <= end else start + MARK_BYTES]
+        mark = hash(INT32.pack(frame_end - start) + bytes(known_by))
+        if not any(told.is_new(mark) for told in self._told):
             return frame_end
+        self._mark = mark
         self._reader = SizeReader()
         self.left_bytes = frame_end - start
         return start + self.go_on(buf, start, end, now_ms, max(PIECE_BYTES, changed_to - start))
@@ -126,8 +126,10 @@ class NameReader:
                 for told in self._told:
                     told.learn(topic.topic_id, topic.name)
         reader.sizes.clear()
-        if not self.left_bytes:
+        if not self.left_bytes:  # not before: its client may leave, and others would never know the rest
             self._reader = None
+            for told in self._told:
+                told.was_read(self._mark)
         self._pieces.took(size, _NAMES_MS_PER_KIB, now_ms)
         return size
 

@@ -77,9 +77,13 @@ class OwnTopic:
             self.ask()
         return ErrorCode.UNKNOWN_TOPIC_ID
 
-    def is_new(self, answer: bytes) -> bool:
-        """Has no answer like it been read lately? (TopicNames.is_new)"""
-        return self._answers.is_new(answer)
+    def is_new(self, mark: int) -> bool:
+        """As TopicNames.is_new."""
+        return self._answers.is_new(mark)
+
+    def was_read(self, mark: int) -> None:
+        """As TopicNames.was_read."""
+        self._answers.was_read(mark)
 
     def learn(self, topic_id: bytes, name: str) -> None:
         """A broker named this topic so."""

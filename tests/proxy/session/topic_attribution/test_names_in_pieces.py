@@ -108,6 +108,17 @@ def test_of_one_that_comes_in_parts_all_is_read() -> None:
     assert all(reading.names.name(id_of(number)) == f"topic-{number}" for number in range(TOPICS))
 
 
+def test_an_answer_whose_client_left_before_its_end_is_read_from_the_next() -> None:
+    """Its rest was known to nobody, and taken for read."""
+    first = Reading(own_topic=False)
+    first.shell.client_sends(ASKED)
+    answered = bytearray(answer_of())
+    first.shell.session.broker_data(answered, 0, len(answered), 0.0)
+    assert first.names.name(id_of(TOPICS - 1)) is None
+    assert len(Reading(own_topic=False, names=first.names).looks(answer_of())) > 5
+    assert first.names.name(id_of(TOPICS - 1)) == f"topic-{TOPICS - 1}"
+
+
 @pytest.mark.parametrize("topics", [TOPICS, 10 * TOPICS])
 def test_who_asks_the_same_again_waits_once_however_its_answer_comes(topics: int) -> None:
     """Each client of a large cluster was muted at each of its questions: a heartbeat waited behind them."""
