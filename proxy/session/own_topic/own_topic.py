@@ -78,11 +78,11 @@ class OwnTopic:
         return ErrorCode.UNKNOWN_TOPIC_ID
 
     def is_new(self, mark: int) -> bool:
-        """As TopicNames.is_new."""
+        """As TopicNames.is_new, of the answers read for this topic."""
         return self._answers.is_new(mark)
 
     def was_read(self, mark: int) -> None:
-        """As TopicNames.was_read."""
+        """As TopicNames.was_read, of the answers read for this topic."""
         self._answers.was_read(mark)
 
     def learn(self, topic_id: bytes, name: str) -> None:
