@@ -7,7 +7,8 @@
     /status     the status page, and its API under /api/v1; all these for who may see them (status/access.py)
     /livez      200 as long as the event loop turns
     /startupz   503 until quotas are loaded and listeners are up
-    /readyz     503, with the reasons, before that, while draining, and while an upstream cannot be reached
+    /readyz     503, with the reasons, before that, while draining, and while an upstream cannot be reached,
+                says nothing, or ends TLS
 
 Runs in the proxy's own event loop, so that an answer says that the loop turns; without signal handlers. The
 admin socket, through which things can be changed, and the probe port (probe_port.py), which has the last
