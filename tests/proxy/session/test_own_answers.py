@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from sluice.proxy.session.connection_states import State
@@ -50,12 +52,16 @@ def correlation_ids(stream: bytes | bytearray) -> list[int]:
     return found
 
 
+LONG: Any = {"topics": [{"name": f"topic-{number}", "partitions": [{}] * 9} for number in range(900)]}
+"""of which the beginning goes on before all has come"""
+
+
 @pytest.mark.parametrize("in_flight", [1, 2])
 @pytest.mark.parametrize(
     ("asked", "answered"),
     [
         (fetch(correlation_id=1), fetch_answer_of(5_000, correlation_id=1)),
-        (request(METADATA, 12, correlation_id=1), answer(METADATA, 12, correlation_id=1)),
+        (request(METADATA, 12, correlation_id=1), answer(METADATA, 12, LONG, correlation_id=1)),
     ],
     ids=["Fetch", "Metadata"],
 )
