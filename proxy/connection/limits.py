@@ -4,9 +4,9 @@
              too fast: the accept waits    too many: closed at once, with the cause that is returned
 
 *Too many who have not authenticated*: the oldest of those whose turn it is, to speak or to read, is ended
-for the one that comes; where there is none, the oldest whose bytes wait for the share of a core (guests.py);
-where all have come just now, or wait for the broker, nobody is accepted for a moment (docs/decisions.md). One
-that has authenticated is never ended for another.
+for the one that comes; where there is none, the oldest whose bytes wait for the share of a core, if it has
+been read more often than a login takes (guests.py); where all have come just now, or wait for the broker,
+nobody is accepted for a moment (docs/decisions.md). One that has authenticated is never ended for another.
 
 *Too many* closes at once. Kafka does so for one address (max.connections.per.ip, SocketServer's
 ConnectionQuotas), but stops accepting when there are too many in all (max.connections). Sluice closes then
@@ -55,7 +55,8 @@ class Seat:
         self.begun_ms = begun_ms
         """when the client was accepted"""
         self.waits_for_share = False
-        """it has spoken, and is not read before those who have not authenticated may take time again"""
+        """it has spoken, more often than a login takes, and is not read before those who have not
+        authenticated may take time again"""
         self._waits: Callable[[], bool] | None = None
         self._end: Callable[[], None] | None = None
         self._address = address
@@ -201,7 +202,7 @@ class ConnectionLimits:
 
     def make_room(self, now_ms: float) -> bool:
         """End the oldest that has not authenticated and whose turn it is, if it has had its time; if there
-        is none, the oldest that waits for the share. True: so it was done, or nothing is to be gained: accept
+        is none, the oldest with `waits_for_share`. True: so it was done, or nothing is to be gained: accept
         the next one. False: later."""
         ended: Seat | None = None
         for guest in self._guests:

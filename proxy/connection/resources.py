@@ -38,7 +38,7 @@ class Footprint(Generic[Owner]):
         self._seat.may_end(waits, end)
 
     def waits_for_share(self, waits: bool) -> None:
-        """Whether it has spoken and is not read: as Seat.waits_for_share."""
+        """Whether it may be ended for that, as Seat.waits_for_share."""
         self._seat.waits_for_share = waits
 
     @property

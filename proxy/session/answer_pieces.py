@@ -14,7 +14,6 @@ from typing import Final
 from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.headers import RESPONSE_HEAD_BYTES
 from sluice.protocol.mutations.topic_sizes import SizeReader
-from sluice.protocol.primitives import INT32
 from sluice.proxy.session.authentication import WHOLE_MAX_BYTES
 from sluice.proxy.session.gateway.address_rewrite import AddressWork
 from sluice.proxy.session.in_flight import (
@@ -101,7 +100,7 @@ class NameReader:
         the same was read lately, or one that is as long and begins so. Returns up to where it may go on.
         `changed_to`: up to where it is to be changed, and goes on in one."""
         known_by = buf[start : frame_end if frame_end <= end else start + MARK_BYTES]
-        mark = hash(INT32.pack(frame_end - start) + bytes(known_by))
+        mark = hash((frame_end - start, bytes(known_by)))
         if not any(told.is_new(mark) for told in self._told):
             return frame_end
         self._mark = mark

@@ -178,10 +178,13 @@ class AddressWork:
     def _rewrite_addresses(
         self, buf: bytearray, pos: int, end: int, frame_end: int, api_key: int, version: int
     ) -> int:
+        """Returns up to where the answer was looked at."""
         brokers = self._brokers
         body = response_body(buf, pos, end, api_key, version)
         addresses = find_addresses(buf, body, end, api_key, version)
-        looked_to = end if api_key != METADATA else addresses[-1].stop if addresses else pos
+        looked_to = end
+        if api_key == METADATA:  # its brokers alone, which stand before its topics
+            looked_to = addresses[-1].stop if addresses else pos
         if not addresses:
             return looked_to
         edits = address_edits(pos, frame_end, addresses, brokers.mapping)

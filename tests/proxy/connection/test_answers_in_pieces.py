@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -26,41 +28,51 @@ def long_answer() -> bytes:
     return answer(METADATA, 12, {"topics": told}, correlation_id=7)
 
 
-@pytest.mark.parametrize("takes_at_once", [True, False])
-async def test_all_of_them_arrive_though_the_broker_sends_nothing_more(takes_at_once: bool) -> None:
-    expected = long_answer() * MANY
+def different_answers(many: int, topics: int) -> bytes:
+    return b"".join(
+        answer(METADATA, 12, {"topics": [{"name": f"{number}-{'x' * 200}"}] * topics}, correlation_id=7)
+        for number in range(many)
+    )
 
-    async def answers_all(client: BrokerSide) -> None:
-        for _ in range(MANY):
+
+@asynccontextmanager
+async def answered_at_once(many: int, answers: bytes) -> AsyncIterator[LocalProxy]:
+    """A proxy that reads names, before a broker which says nothing more behind its answers to so many
+    requests for Metadata; who asks it for anything else has an answer by itself."""
+
+    async def behave(client: BrokerSide) -> None:
+        first = await client.request()
+        if first.api_key != METADATA:
+            await client.send(answer(first.api_key, 3, {}, correlation_id=first.correlation_id))
+            await asyncio.Event().wait()
+        for _ in range(many - 1):
             await client.request()
-        await client.send(expected)
+        await client.send(answers)
         await asyncio.Event().wait()
 
-    async with FaultBroker(answers_all) as broker:
+    async with FaultBroker(behave) as broker:
         proxy = LocalProxy(broker.port)
         proxy.shared = replace(proxy.shared, topic_names=TopicNames())
         async with proxy:
-            with await proxy.client(receive_buffer_bytes=SMALL_BUFFER_BYTES) as client:
-                await client.send(ASKED * MANY)
-                if not takes_at_once:
-                    await asyncio.sleep(0.3)  # it takes nothing, and the proxy has to stop meanwhile
-                assert await client.read(len(expected)) == expected
+            yield proxy
+
+
+@pytest.mark.parametrize("takes_at_once", [True, False])
+async def test_all_of_them_arrive_though_the_broker_sends_nothing_more(takes_at_once: bool) -> None:
+    expected = long_answer() * MANY
+    async with answered_at_once(MANY, expected) as proxy:
+        with await proxy.client(receive_buffer_bytes=SMALL_BUFFER_BYTES) as client:
+            await client.send(ASKED * MANY)
+            if not takes_at_once:
+                await asyncio.sleep(0.3)  # it takes nothing, and the proxy has to stop meanwhile
+            assert await client.read(len(expected)) == expected
 
 
 async def test_a_turn_of_the_loop_has_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each look asked for one more, and the socket, which stayed readable, too: eight in a turn."""
-    expected = b"".join(
-        answer(METADATA, 12, {"topics": [{"name": f"{number}-{'x' * 200}"}] * 400}, correlation_id=7)
-        for number in range(60)
-    )
+    expected = different_answers(60, topics=400)
     turns = 0
     looks: list[int] = []
-
-    async def answers_all(client: BrokerSide) -> None:
-        for _ in range(60):
-            await client.request()
-        await client.send(expected)
-        await asyncio.Event().wait()
 
     async def count_turns() -> None:
         nonlocal turns
@@ -75,52 +87,32 @@ async def test_a_turn_of_the_loop_has_one_piece(monkeypatch: pytest.MonkeyPatch)
         return go_on(*args)
 
     monkeypatch.setattr(NameReader, "go_on", counted)
-    async with FaultBroker(answers_all) as broker:
-        proxy = LocalProxy(broker.port)
-        proxy.shared = replace(proxy.shared, topic_names=TopicNames())
-        async with proxy:
-            with await proxy.client() as client:
-                counting = asyncio.ensure_future(count_turns())
-                await client.send(ASKED * 60)
-                assert await client.read(len(expected)) == expected
-                counting.cancel()
+    async with answered_at_once(60, expected) as proxy:
+        with await proxy.client() as client:
+            counting = asyncio.ensure_future(count_turns())
+            await client.send(ASKED * 60)
+            assert await client.read(len(expected)) == expected
+            counting.cancel()
     assert len(looks) > len(expected) / PIECE_BYTES
     assert max(Counter(looks).values()) <= 2, "the last of one answer, and the first of the next"
 
 
 async def test_others_are_served_between_two_looks() -> None:
     """A second client's requests are answered while the first one's answers are still looked through."""
-    expected = b"".join(
-        answer(METADATA, 12, {"topics": [{"name": f"{number}-{'x' * 200}"}] * 100}, correlation_id=7)
-        for number in range(40)
-    )
+    expected = different_answers(40, topics=100)
     order: list[str] = []
+    async with answered_at_once(40, expected) as proxy:
+        with await proxy.client() as first, await proxy.client() as second:
 
-    async def answers(client: BrokerSide) -> None:
-        first = await client.request()
-        if first.api_key != METADATA:
-            await client.send(answer(first.api_key, 3, {}, correlation_id=first.correlation_id))
-            await asyncio.Event().wait()
-        for _ in range(39):
-            await client.request()
-        await client.send(expected)
-        await asyncio.Event().wait()
+            async def takes() -> None:
+                assert await first.read(len(expected)) == expected
+                order.append("first")
 
-    async with FaultBroker(answers) as broker:
-        proxy = LocalProxy(broker.port)
-        proxy.shared = replace(proxy.shared, topic_names=TopicNames())
-        async with proxy:
-            with await proxy.client() as first, await proxy.client() as second:
-
-                async def takes() -> None:
-                    assert await first.read(len(expected)) == expected
-                    order.append("first")
-
-                taking = asyncio.ensure_future(takes())
-                await first.send(ASKED * 40)
-                await first.read(0)
-                await second.send(request(18, 3, {}, correlation_id=9))
-                await second.frame()
-                order.append("second")
-                await taking
+            taking = asyncio.ensure_future(takes())
+            await first.send(ASKED * 40)
+            await first.read(0)
+            await second.send(request(18, 3, {}, correlation_id=9))
+            await second.frame()
+            order.append("second")
+            await taking
     assert order[-1] == "first"
