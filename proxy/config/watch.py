@@ -48,6 +48,7 @@ class ConfigWatch:
         self._config = config
         self._watched = WatchedFiles()
         self._is_mixed = False  # what is in force is not all of one file: putting it in force failed halfway
+        self._waits = False  # the file last said something that waits for a restart
         self._work: FileWork[_Looked | None] = FileWork()
 
     @property
@@ -67,6 +68,7 @@ class ConfigWatch:
 
     async def check(self, apply: Callable[[Config], None]) -> ReloadOutcome | None:
         """One look. Returns what became of a new state of the file, None if there is none."""
+        was_refused = bool(self.status.last_error)
         try:
             found = await self._work.run(self._look)
         except FileHangs as hangs:
@@ -80,7 +82,13 @@ class ConfigWatch:
             self._log_kept(str(found.loaded))
         elif found.loaded is not None:
             return self._take(found.loaded, found.hash, apply)
+        elif found.outcome is ReloadOutcome.UNCHANGED and was_refused:
+            self._log_in_force_again(self.status.hash)
         return found.outcome
+
+    def _log_in_force_again(self, content_hash: str) -> None:
+        """Who put the file back looks for an answer."""
+        _log.info("configuration_in_force_again", file=str(self._path), hash=content_hash)
 
     def _log_kept(self, problems: str, error: Exception | None = None) -> None:
         _log.error(
@@ -142,6 +150,9 @@ class ConfigWatch:
         if change.waiting:
             why = {"problems": change.problems} if change.problems else {}
             _log.warning("configuration_needs_restart", file=file, options=change.waiting, **why)
+        elif not change.live and (self._waits or self.status.last_error):
+            self._log_in_force_again(content_hash)
+        self._waits = bool(change.waiting)
 
 
 class Change(NamedTuple):

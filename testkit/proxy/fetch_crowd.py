@@ -11,7 +11,7 @@ now and then; and the broker that answers them, one after the other.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, lru_cache, partial
 from heapq import heappop, heappush
 from itertools import count
 from random import Random
@@ -115,7 +115,9 @@ class Consumer:
             shell.wake()
             self._look()
 
-    def _wakes(self) -> None:
+    def _wakes(self, at_ms: float) -> None:
+        if at_ms != self._wakes_at_ms:  # it has asked for another time since
+            return
         self._wakes_at_ms = -1.0
         if self.shell.is_delayed and self.shell.session.pace.wake_at_ms <= self.crowd.now_ms:
             self._woken()
@@ -130,12 +132,12 @@ class Consumer:
             shell.to_broker.clear()
         if shell.is_delayed and self._wakes_at_ms != shell.session.pace.wake_at_ms:
             self._wakes_at_ms = shell.session.pace.wake_at_ms
-            self.crowd.at(self._wakes_at_ms, self._wakes)
+            self.crowd.at(self._wakes_at_ms, partial(self._wakes, self._wakes_at_ms))
 
     def is_answered(self, sizes: list[int]) -> None:
         shell = self.shell
         shell.now_ms = self.crowd.now_ms
-        shell.broker_sends(_answer(sizes))
+        shell.broker_sends(_answer(tuple(sizes)))
         self.bytes_brought += len(shell.to_client)
         told_ms = throttle_of(FETCH, _VERSION, bytes(shell.to_client)) if self._obeys else 0
         shell.to_client.clear()
@@ -210,7 +212,8 @@ class FetchCrowd:
         self.at(at_ms, read)
 
 
-def _answer(sizes: list[int]) -> bytes:
+@lru_cache(maxsize=1_000)
+def _answer(sizes: tuple[int, ...]) -> bytes:
     records = "".join(_batch(size) for size in sizes)
     partition: Struct = {"partitionIndex": 0, "records": records or None}
     responses: Struct = {"responses": [{"topic": "t", "partitions": [partition]}]}

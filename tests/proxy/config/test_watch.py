@@ -190,6 +190,32 @@ async def test_a_bad_file_changes_nothing_is_said_once_and_counted(
     assert watched.watch.status.last_error == ""
 
 
+@pytest.mark.parametrize(
+    "bad",
+    ["listeners: [", None, {"admin": {"bind_port": 1234}}],
+    ids=["refused", "unreadable", "needs a restart"],
+)
+@pytest.mark.parametrize("put_back", ["as it was", "with a comment"])
+@pytest.mark.asyncio
+async def test_who_puts_the_file_back_is_told_that_it_is_in_force_again(
+    watched: Watched, bad: str | dict[str, Any] | None, put_back: str
+) -> None:
+    await watched.check()
+    good = watched.file.read_text()
+    if bad is None:
+        watched.file.unlink()
+    elif isinstance(bad, str):
+        watched.write(bad)
+    else:
+        watched.write(**bad)
+    await watched.check()
+    for expected in (["configuration_in_force_again"], []):
+        watched.write(good if put_back == "as it was" else f"# {expected}\n{good}")
+        await watched.check()
+        assert [line["event"] for line in watched.lines] == expected
+    assert watched.applied == []
+
+
 @pytest.mark.asyncio
 async def test_variables_stay_what_they_were(tmp_path: Path) -> None:
     watched = Watched(tmp_path, {"SLUICE_LIMITS__MAX_CONNECTIONS": "9"})

@@ -7,6 +7,7 @@ from base64 import b64encode
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from sluice.proxy.admin.status.access import Access, digest_of, host_name
 from sluice.proxy.admin.status.token import token_file
@@ -135,9 +136,13 @@ def test_a_tokens_file_is_followed_and_a_bad_one_leaves_the_last_good_in_force(t
         put(file, bad, 3_000 + number)
         token.look()
         assert token.digest == digest_of("another-token-of-some-length")
+    with capture_logs() as lines:
+        put(file, "another-token-of-some-length", 4_000)
+        token.look()
+    assert [line["event"] for line in lines] == ["status_token_in_force_again"]
     file.unlink()
     token.look()
-    put(file, TOKEN, 4_000)
+    put(file, TOKEN, 5_000)
     token.look()
     assert token.digest == digest_of(TOKEN)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 
@@ -22,6 +23,7 @@ from testkit.proxy.playbook import START_MS, Shell, shared_of, shell_of
 RATE = 200_000
 ANSWER_MS = 1.5
 UNLIMITED = "another"
+ANSWER = answer(PRODUCE, 9, {})
 
 
 class Crowd:
@@ -97,7 +99,7 @@ class Producer:
         if "another client id" in self._evades and self.bytes_acknowledged:
             shell.client_sends(produce({"orders": [(0, record_batch())]}, client_id=UNLIMITED))
             shell.to_broker.clear()
-            shell.broker_sends(answer(PRODUCE, 9, {}))
+            shell.broker_sends(ANSWER)
             shell.to_client.clear()
         if "reconnects" in self._evades and self.bytes_acknowledged:
             shell.session.closed(self._crowd.now_ms)
@@ -118,7 +120,9 @@ class Producer:
             shell.wake()
         self._look()
 
-    def _wakes(self) -> None:
+    def _wakes(self, at_ms: float) -> None:
+        if at_ms != self._wakes_at_ms:  # it has asked for another time since
+            return
         self._wakes_at_ms = -1.0
         if self._shell.is_delayed and self._shell.session.pace.wake_at_ms <= self._crowd.now_ms:
             self._wake()
@@ -134,16 +138,16 @@ class Producer:
             crowd.at(crowd.now_ms + crowd.answer_ms, self._is_answered)
         if shell.is_delayed and self._wakes_at_ms != shell.session.pace.wake_at_ms:
             self._wakes_at_ms = shell.session.pace.wake_at_ms
-            crowd.at(self._wakes_at_ms + crowd.late_ms, self._wakes)
+            crowd.at(self._wakes_at_ms + crowd.late_ms, partial(self._wakes, self._wakes_at_ms))
 
     def _is_answered(self) -> None:
         shell = self._shell
         shell.now_ms = self._crowd.now_ms
-        shell.broker_sends(answer(PRODUCE, 9, {}))
-        told_ms = throttle_of(PRODUCE, 9, bytes(shell.to_client))
-        shell.to_client.clear()
+        shell.broker_sends(ANSWER)
         if self._obeys:
+            told_ms = throttle_of(PRODUCE, 9, bytes(shell.to_client))
             self._quiet_until_ms = self._crowd.now_ms + told_ms
+        shell.to_client.clear()
         self.bytes_acknowledged += len(self._request)
         self.longest_ms = max(self.longest_ms, self._crowd.now_ms - self._asked_ms.popleft())
         self._look()
