@@ -102,7 +102,7 @@ class Consumer:
     def ask(self) -> None:
         self._asked_ms = self.crowd.now_ms
         self.shell.now_ms = self.crowd.now_ms
-        self.shell.client_sends(fetch(max_wait_ms=self.max_wait_ms))
+        self.shell.client_sends(_fetch(self.max_wait_ms))
         self._look()
 
     def _wake(self) -> None:
@@ -210,6 +210,11 @@ class FetchCrowd:
                 self._read(consumer, min(self.now_ms + 50.0, until_ms), until_ms, max_bytes)
 
         self.at(at_ms, read)
+
+
+@cache
+def _fetch(max_wait_ms: int) -> bytes:
+    return bytes(fetch(max_wait_ms=max_wait_ms))
 
 
 @lru_cache(maxsize=1_000)
