@@ -89,6 +89,13 @@ WAYS: Final[Mapping[str, Way]] = {
     "produce_leaving_much": Way(
         produces.leaving_much, "flat", PRODUCE, "2.5 MB sent and gone, and again", OUTSTANDING
     ),
+    "produce_leaving_many": Way(
+        partial(produces.leaving_many, acks=0), "middle", PRODUCE, "8 requests with acks=0, gone, and again",
+        OUTSTANDING,
+    ),
+    "produce_leaving_many_acked": Way(
+        partial(produces.leaving_many, acks=-1), "middle", PRODUCE, "8 requests, gone, and again", OUTSTANDING
+    ),
     "produce_announcing": Way(
         produces.announcing, "middle", PRODUCE, "20 MB announced, and gone after 300 B", OUTSTANDING
     ),

@@ -42,6 +42,8 @@ LARGE_TOPIC: Final = "bypass-produce-large"
 LARGE_REQUEST_BYTES: Final = 2_500_000
 LARGE_STAYS_S: Final = 0.2
 SMALL_REQUEST_BYTES: Final = 30_000
+MANY_REQUESTS: Final = 8
+MANY_REQUEST_BYTES: Final = 50_000
 ANNOUNCED_BYTES: Final = 20_000_000
 ANNOUNCED_PART_BYTES: Final = 300
 ANNOUNCED_EVERY_S: Final = 1.0
@@ -89,6 +91,24 @@ async def abandoning(rig: BypassRig, side: str, seconds: float) -> Outcome:
 
     bound = of_outstanding(BYTES_PER_S, CLIENTS * len(frame), ANSWER_BUDGET_S, seconds, BURST_S)
     return await _measured(rig, _coming(rig, side, give_up), len(frame), seconds, BYTES_PER_S, bound)
+
+
+async def leaving_many(rig: BypassRig, side: str, seconds: float, *, acks: int) -> Outcome:
+    """20 producers on 100 kB/s that send 8 requests of 50 kB at once, leave, and come again at once.
+
+    Thousands of dead connections stand there then, each with bytes that nobody has read yet before its end.
+    Outstanding is what those have sent who are there.
+    """
+    name = client_id(side, "middle", "produce_leaving_many_acked" if acks else "produce_leaving_many")
+    frame = _frame(name, acks=acks, request_bytes=MANY_REQUEST_BYTES)
+
+    async def leave(wire: Wire) -> None:
+        await wire.send(frame * MANY_REQUESTS)
+
+    bound = of_outstanding(
+        MIDDLE_BYTES_PER_S, CLIENTS * len(frame), ANSWER_BUDGET_S, seconds, BURST_S
+    )
+    return await _measured(rig, _coming(rig, side, leave), len(frame), seconds, MIDDLE_BYTES_PER_S, bound)
 
 
 async def leaving_much(rig: BypassRig, side: str, seconds: float) -> Outcome:

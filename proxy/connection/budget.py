@@ -15,7 +15,8 @@ something (two for each connection at most), and U bytes of frames of which too 
     kept by the user  ≤  min(share, soft + P × floor + U)
 
 To find the end of a client whose request would go now (read_ahead.py), 3/2 of soft may be kept: what brokers
-do not take of large requests, a window each, must have room beside it.
+do not take of large requests, a window each, must have room beside it. Beyond that a few of a user's
+connections read on to the end at a time, by turns.
 
 The hard end: a share that is passed all the same costs connections of that user, those that have stood still
 for the longest time, until it is not passed any more. With one direction each, that begins with more than
@@ -34,6 +35,8 @@ what a bytearray adds as it grows (1/8 at most).
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
 from itertools import islice
 from typing import Final, Generic, TypeVar
 
@@ -46,13 +49,44 @@ _TAPER: Final = 4
 _LONGEST: Final = 16
 """so many are looked at, for it may be done for thousands of connections in a row"""
 
+LOOKS_AT_ONCE: Final = 4
+
 Owner = TypeVar("Owner")
+
+
+class LookTurns:
+    """Which of a user's connections may read on to its client's end where there is no room for that: a few at
+    a time, the others in the order in which they asked."""
+
+    __slots__ = ("_free", "_waiting", "lent_bytes")
+
+    def __init__(self) -> None:
+        self.lent_bytes = 0
+        """read so, and still kept, for clients that are there"""
+        self._free = LOOKS_AT_ONCE
+        self._waiting: deque[Callable[[], bool]] = deque()
+
+    def begin(self, its_turn: Callable[[], bool]) -> bool:
+        """True: now; whoever has a turn calls `end`, once. False: `its_turn` is called when that has come,
+        and returns whether it takes it."""
+        if self._free:
+            self._free -= 1
+            return True
+        self._waiting.append(its_turn)
+        return False
+
+    def end(self) -> None:
+        """The next one's turn."""
+        while self._waiting:
+            if self._waiting.popleft()():
+                return
+        self._free += 1
 
 
 class BufferShare(Generic[Owner]):
     """What the connections of one user keep. `window_bytes` is for them to read before each recv."""
 
-    __slots__ = ("_budget", "_connections", "_keepers", "kept_bytes", "user", "window_bytes")
+    __slots__ = ("_budget", "_connections", "_keepers", "kept_bytes", "looks", "user", "window_bytes")
 
     def __init__(self, budget: BufferBudget[Owner], user: str | None) -> None:
         self._budget = budget
@@ -61,6 +95,7 @@ class BufferShare(Generic[Owner]):
         self.user = user
         """None: nobody yet"""
         self.kept_bytes = 0
+        self.looks = LookTurns()
         self.window_bytes = 0
         """read no more than this at once"""
         self.tune()
@@ -79,6 +114,12 @@ class BufferShare(Generic[Owner]):
         """The window is whole, and all users together keep less than half of the budget."""
         budget = self._budget
         return self.window_bytes == budget.full_window_bytes and not budget.is_half_used
+
+    @property
+    def by_turn_bytes(self) -> int:
+        """So much more may be read by turn: what stays of it is of who is there, and shall cost nobody his
+        connection."""
+        return self._budget.by_turn_bytes - self.looks.lent_bytes
 
     @property
     def look_bytes(self) -> int:
@@ -123,6 +164,7 @@ class BufferBudget(Generic[Owner]):
         "_max_bytes_per_user",
         "_shares",
         "_tight_above_bytes",
+        "by_turn_bytes",
         "closed_for_budget",
         "closed_for_share",
         "floor_bytes",
@@ -152,6 +194,7 @@ class BufferBudget(Generic[Owner]):
         if self.soft_bytes < floor_bytes:
             raise ValueError(f"a share of {self._max_bytes_per_user} bytes, must be ≥ {floor_bytes * 4}")
         self.look_bytes = self.soft_bytes * 3 // 2
+        self.by_turn_bytes = self.soft_bytes // 2
         self.full_window_bytes = full_window_bytes
         self.floor_bytes = floor_bytes
         self._tight_above_bytes = max_bytes * 3 // 4

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any, Final
 
-from sluice.proxy.connection.budget import BufferShare
+from sluice.proxy.connection.budget import FLOOR_BYTES, BufferShare, LookTurns
 from sluice.proxy.connection.peer import Peer
 from sluice.proxy.connection.read_ahead import (
     AHEAD_FROM_MS,
@@ -23,6 +23,7 @@ from sluice.proxy.connection.read_ahead import (
     has_room,
     kept_bytes,
     look_room,
+    may_hide_its_end,
     read_ahead,
 )
 from sluice.proxy.connection.stream import Stream
@@ -41,8 +42,9 @@ class ClientSide(ABC):
     """Reads the client, or lets it wait."""
 
     __slots__ = (
-        "_buf", "_client", "_client_kept", "_closed", "_eof", "_is_heard", "_look_until_ms", "_pace",
-        "_share", "_timer", "_view", "_worker", "session",
+        "_buf", "_client", "_client_kept", "_closed", "_eof", "_is_heard", "_lent_by",
+        "_lent_bytes", "_look_until_ms", "_looks_by_turn",
+        "_pace", "_share", "_timer", "_view", "_waits_to_look", "_worker", "session",
     )  # fmt: skip
 
     _share: BufferShare[Any]
@@ -62,6 +64,10 @@ class ClientSide(ABC):
         self._eof = False  # nothing more comes from the client
         self._is_heard = False  # nothing more is read ahead: it is enough, or its end has come
         self._look_until_ms = 0.0  # of the last look for the client's end; 0: none is under way
+        self._waits_to_look = False  # for a turn to read where there is no room
+        self._looks_by_turn: LookTurns | None = None  # it has one of these
+        self._lent_by: LookTurns | None = None  # what was read so, and is kept
+        self._lent_bytes = 0
         self._timer = DelayTimer(worker)
         self._closed = False
 
@@ -147,6 +153,8 @@ class ClientSide(ABC):
                     self._client_ended(DisconnectCause.CLIENT_CLOSED)  # what went is owed without it, too
                 else:
                     self._wake_now()
+                    if came is Ahead.ENOUGH:
+                        self._look_early(room)
         except Exception:
             self._crashed()
 
@@ -166,31 +174,113 @@ class ClientSide(ABC):
         """The turn of a held request has come, and its client's end may stand behind what is unread. True:
         that is being read; ask again. False: it has been, or is not there, or there is no room for it."""
         client = self._client
+        if self._waits_to_look:
+            return True
         if self._look_until_ms:
             is_over = now_ms >= self._look_until_ms
         else:
             self._look_until_ms = now_ms + LOOK_MS
             is_over = not self._look()
-        if not is_over:
-            client.call(self._client_looked, want=True)
-            self._timer.call_in((self._look_until_ms - now_ms) / 1000.0, self._wake)
+        if is_over and self._has_to_look_by_turn(self._look_room()):
+            client.read(False)
+            self._look_until_ms = 0.0
+            if not self._has_turn():
+                return True
+            self._look_until_ms = now_ms + LOOK_MS
+            is_over = not self._look()
+        if self._closed:  # by its own part in what was read
             return True
-        self._look_until_ms = 0.0
+        if not is_over:
+            self._goes_on_looking(now_ms)
+            return True
+        self._end_look()
         client.read(False)
         return False
+
+    def _goes_on_looking(self, now_ms: float) -> None:
+        self._client.call(self._client_looked, want=True)
+        self._timer.call_in((self._look_until_ms - now_ms) / 1000.0, self._wake)
+
+    def _look_early(self, room: int) -> None:
+        """No more is read ahead. What the dead have sent shall not stay until their turns come."""
+        if self._pace.state is State.HOLDING and not self._closed and self._has_to_look_by_turn(room):
+            if self._has_turn():
+                self._worker.loop.call_soon(self._look_by_turn)
+
+    def _has_to_look_by_turn(self, room: int) -> bool:
+        return (
+            self._looks_by_turn is None
+            and not self._waits_to_look
+            and self._share.by_turn_bytes >= FLOOR_BYTES
+            and may_hide_its_end(self._client.sock, self._client_kept, room)
+        )
+
+    def _has_turn(self) -> bool:
+        """Now. False: it is told when it has."""
+        turns = self._share.looks
+        if turns.begin(self._its_turn_to_look):
+            self._looks_by_turn = turns
+        else:
+            self._waits_to_look = True
+        return not self._waits_to_look
+
+    def _its_turn_to_look(self) -> bool:
+        """False: it does not want to look any more."""
+        self._waits_to_look = False
+        if self._closed or self._pace.state is not State.HOLDING:
+            return False
+        self._looks_by_turn = self._share.looks
+        self._worker.loop.call_soon(self._look_by_turn)
+        return True
+
+    def _look_by_turn(self) -> None:
+        if self._closed or self._pace.state is not State.HOLDING:
+            self._end_look()
+            return
+        try:
+            now_ms = monotonic() * 1000.0
+            self._timer.end()
+            self._look_until_ms = now_ms + LOOK_MS
+            if not self._look():
+                self._look_until_ms = now_ms
+            if not self._closed:
+                self._wake_session(now_ms)
+        except Exception:
+            self._crashed()
+
+    def _end_look(self) -> None:
+        self._look_until_ms = 0.0
+        turns, self._looks_by_turn = self._looks_by_turn, None
+        if turns is not None:
+            turns.end()
+
+    def _return_lent(self, kept_bytes: int = 0) -> None:
+        """What was read by turn, but for so much, has gone on, or is of nobody who is there."""
+        back = max(self._lent_bytes - kept_bytes, 0)
+        if self._lent_by is not None and back:
+            self._lent_by.lent_bytes -= back
+            self._lent_bytes -= back
+
+    def _look_room(self) -> int:
+        return look_room(self._client_kept, self._share, has_turn=self._looks_by_turn is not None)
 
     def _look(self) -> bool:
         """Read on. False: no end can stand behind what was there, or it is enough, or the end has come."""
         client = self._client
         kept = self._client_kept
         before = kept_bytes(kept)
-        came, self._client_kept = read_ahead(client.sock, self._view, kept, look_room(kept, self._share))
-        self._tell_kept()
+        came, self._client_kept = read_ahead(client.sock, self._view, kept, self._look_room())
+        got = kept_bytes(self._client_kept) - before
         is_end = came is Ahead.END or client.has_left
         if is_end:
             client.heard(is_end=True)
             self._is_heard = True
-        got = kept_bytes(self._client_kept) - before
+            self._return_lent()
+        elif self._looks_by_turn is not None:
+            self._lent_by = self._looks_by_turn
+            self._lent_bytes += got
+            self._lent_by.lent_bytes += got
+        self._tell_kept()
         return not is_end and came is Ahead.MORE and got >= FULL_BYTES
 
     def _client_looked(self) -> None:
@@ -216,7 +306,7 @@ class ClientSide(ABC):
     def _wake(self) -> None:
         self._timer.has_come()
         now_ms = monotonic() * 1000.0
-        if now_ms < self._pace.wake_at_ms - EARLY_MS:
+        if now_ms < self._pace.wake_at_ms - EARLY_MS and not self._look_until_ms:
             self._not_reading()
         else:
             self._wake_session(now_ms)
@@ -224,10 +314,15 @@ class ClientSide(ABC):
     def _wake_session(self, now_ms: float) -> None:
         try:
             has_left = self._client.has_left
-            if not has_left and self.session.is_turn(now_ms):  # of who has left, acks = 0 waits on as it is
-                if self._looks(now_ms):
+            if not has_left:  # of who has left, acks = 0 waits on as it is
+                if self.session.is_turn(now_ms):
+                    if self._looks(now_ms):
+                        return
+                elif now_ms < self._look_until_ms:
+                    self._goes_on_looking(now_ms)
                     return
                 has_left = self._client.has_left
+            self._end_look()
             self.session.wake(now_ms, has_left)
             self._go_on()
         except Exception:

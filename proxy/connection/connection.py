@@ -201,6 +201,8 @@ class Connection(Relay):
 
     def _tell_kept(self) -> None:
         """What is kept here has changed: the budget may want connections of this user ended for it."""
+        if self._lent_bytes:
+            self._return_lent(kept_bytes(self._client_kept))
         over = None if self._closed else self._footprint.keeps(self._kept_bytes())
         while over is not None:
             over.abort(DisconnectCause.BUFFERED_BYTES_OVER_CAP, f"{over._kept_bytes()} bytes kept")
@@ -374,6 +376,8 @@ class Connection(Relay):
             return
         self._closed = True
         self._timer.end()
+        self._end_look()
+        self._return_lent()
         client.read(False)
         self._broker.close()
         now_ms = monotonic() * 1000.0

@@ -8,7 +8,9 @@ of the first AHEAD_BYTES the session is told when they came, for the client coun
 
 Where that was not all, for the client had sent more or its user keeps much, a last look is taken when the
 turn of the held request has come. Of a client that has left nothing stays in memory; of one that stays, what
-was read stays until it goes on.
+was read stays until it goes on. A request whose client's end may stand behind what there is no room to read
+waits until there is, or its connection's turn to read on without: else who sends some requests, leaves and
+comes again fills what his connections may keep, and then each dead one brings a request beyond the quota.
 Source: wire-semantics 1.6.
 """
 
@@ -18,7 +20,7 @@ from enum import IntEnum
 from typing import Any, Final
 
 from sluice.proxy.connection.budget import FLOOR_BYTES, MIB, WINDOW_BYTES, BufferShare
-from sluice.proxy.connection.stream import Stream
+from sluice.proxy.connection.stream import Stream, unread_bytes
 from sluice.proxy.session.arrivals import AHEAD_BYTES
 
 FAR_BYTES: Final = 4 * MIB
@@ -57,9 +59,16 @@ def ahead_room(kept: bytes | bytearray | None, share: BufferShare[Any]) -> int:
     return max(_most_bytes(share) - kept_bytes(kept), 0)
 
 
-def look_room(kept: bytes | bytearray | None, share: BufferShare[Any]) -> int:
-    """How much more may be read to find the client's end, now that its held request would go."""
-    return max(min(LOOK_BYTES - kept_bytes(kept), share.look_bytes), 0)
+def look_room(kept: bytes | bytearray | None, share: BufferShare[Any], *, has_turn: bool) -> int:
+    """How much more may be read to find the client's end, now that its held request would go. `has_turn`: to
+    read on where there is no room (BufferShare.looks)."""
+    most_bytes = share.by_turn_bytes if has_turn else share.look_bytes
+    return max(min(LOOK_BYTES - kept_bytes(kept), most_bytes), 0)
+
+
+def may_hide_its_end(stream: Stream, kept: bytes | bytearray | None, room: int) -> bool:
+    """The client's end may stand behind what is unread, and there is no room to read that."""
+    return room < FLOOR_BYTES <= LOOK_BYTES - kept_bytes(kept) and unread_bytes(stream) >= FULL_BYTES
 
 
 def _most_bytes(share: BufferShare[Any]) -> int:

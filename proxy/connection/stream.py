@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 from collections.abc import Callable
+from fcntl import ioctl
+from termios import FIONREAD
 from typing import Final, Protocol
 
 _ESTABLISHED: Final = 1  # TCP_ESTABLISHED, the first byte of struct tcp_info
@@ -44,6 +47,16 @@ def has_left(stream: Stream) -> bool:
         return stream.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != _ESTABLISHED
     except OSError:
         return True
+
+
+def unread_bytes(stream: Stream) -> int:
+    """So much of it lies in the kernel, TLS and all."""
+    count = bytearray(4)
+    try:
+        ioctl(stream.fileno(), FIONREAD, count)
+    except OSError:
+        return 0
+    return int.from_bytes(count, sys.byteorder)
 
 
 async def readable(loop: asyncio.AbstractEventLoop, stream: Stream) -> None:
