@@ -90,7 +90,10 @@ WAYS: Final[Mapping[str, Way]] = {
         produces.leaving_much, "flat", PRODUCE, "2.5 MB sent and gone, and again", OUTSTANDING
     ),
     "produce_leaving_many": Way(
-        partial(produces.leaving_many, acks=0), "middle", PRODUCE, "8 requests with acks=0, gone, and again",
+        partial(produces.leaving_many, acks=0),
+        "middle",
+        PRODUCE,
+        "8 requests with acks=0, gone, and again",
         OUTSTANDING,
     ),
     "produce_leaving_many_acked": Way(

@@ -105,9 +105,7 @@ async def leaving_many(rig: BypassRig, side: str, seconds: float, *, acks: int) 
     async def leave(wire: Wire) -> None:
         await wire.send(frame * MANY_REQUESTS)
 
-    bound = of_outstanding(
-        MIDDLE_BYTES_PER_S, CLIENTS * len(frame), ANSWER_BUDGET_S, seconds, BURST_S
-    )
+    bound = of_outstanding(MIDDLE_BYTES_PER_S, CLIENTS * len(frame), ANSWER_BUDGET_S, seconds, BURST_S)
     return await _measured(rig, _coming(rig, side, leave), len(frame), seconds, MIDDLE_BYTES_PER_S, bound)
 
 

@@ -117,6 +117,8 @@ class ClientSide(ABC):
             return
         pace = self._pace
         self._client.read(False)
+        if self._looks_by_turn is not None and pace.state is not State.HOLDING:
+            self._end_look()
         if pace.is_delayed:
             self._client.view = self._worker.small_view
             now_ms = monotonic() * 1000.0
@@ -203,13 +205,13 @@ class ClientSide(ABC):
 
     def _look_early(self, room: int) -> None:
         """No more is read ahead. What the dead have sent shall not stay until their turns come."""
-        if self._pace.state is State.HOLDING and not self._closed and self._has_to_look_by_turn(room):
-            if self._has_turn():
-                self._worker.loop.call_soon(self._look_by_turn)
+        if self._pace.state is State.HOLDING and self._has_to_look_by_turn(room) and self._has_turn():
+            self._worker.loop.call_soon(self._look_by_turn)
 
     def _has_to_look_by_turn(self, room: int) -> bool:
         return (
-            self._looks_by_turn is None
+            not self._closed
+            and self._looks_by_turn is None
             and not self._waits_to_look
             and self._share.by_turn_bytes >= FLOOR_BYTES
             and may_hide_its_end(self._client.sock, self._client_kept, room)
@@ -306,7 +308,8 @@ class ClientSide(ABC):
     def _wake(self) -> None:
         self._timer.has_come()
         now_ms = monotonic() * 1000.0
-        if now_ms < self._pace.wake_at_ms - EARLY_MS and not self._look_until_ms:
+        is_looking = self._look_until_ms and self._pace.state is State.HOLDING
+        if now_ms < self._pace.wake_at_ms - EARLY_MS and not is_looking:
             self._not_reading()
         else:
             self._wake_session(now_ms)
@@ -338,6 +341,8 @@ class ClientSide(ABC):
     def _resume(self) -> None:
         """READING again: first what was kept."""
         self._timer.end()
+        if self._looks_by_turn is not None:
+            self._end_look()
         kept = self._client_kept
         if has_room(kept, self._share):
             self._is_heard = False

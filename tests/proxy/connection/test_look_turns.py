@@ -67,6 +67,8 @@ async def test_what_dead_clients_sent_does_not_go_beyond_the_quota_though_there_
             assert len(beyond) <= (0 if acks else LEAVERS // 10), (
                 "a small one may go beside those who are late"
             )
+            looks = next(iter(proxy.connections))._share.looks
+            assert (looks._free, looks.lent_bytes) == (LOOKS_AT_ONCE, 0)
             causes = {ended.cause for ended in proxy.ended}
             assert causes <= {DisconnectCause.LEFT_WHILE_HELD, DisconnectCause.BUFFERED_BYTES_OVER_CAP}
 
