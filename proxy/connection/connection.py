@@ -301,7 +301,7 @@ class Connection(Relay):
             if not self._closed:
                 self.session.answer_question(answer, monotonic() * 1000.0)
                 self._send_local_answers()
-                self._client_is_gone() if self._client.gone else self._after_answer()
+                self._after_answer()
         except Exception:
             self._crashed()
 

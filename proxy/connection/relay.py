@@ -305,9 +305,7 @@ class Relay(ClientSide):
                 self._tell_kept()
             if end >= HEAD_BYTES and self._moves:
                 expect(broker, session.broker_frames, self._worker)
-            if client.gone:
-                self._client_is_gone()
-            elif self._pace.state or not client.reading:
+            if self._pace.state or client.gone or not client.reading:
                 self._after_answer()
         except Exception:
             self._crashed()
@@ -333,7 +331,10 @@ class Relay(ClientSide):
         return memoryview(answers)
 
     def _after_answer(self) -> None:
-        """An answer may have muted the connection, ended the wait for it, or been the last one due."""
+        """An answer may have muted the connection, ended the wait for it, or been the last one due; or it
+        could not be sent."""
+        if self._client.gone and not self._eof and not self._closed:
+            self._drop_answered()
         if self._closed or (
             self._share.user is None and self.session.identity.authenticated and not self._is_seated()
         ):
@@ -359,21 +360,23 @@ class Relay(ClientSide):
                 self._client_is_gone()
 
     def _client_is_gone(self) -> None:
-        """Nothing can be sent to it any more. What it has sent is read on, for what it was not to be answered
-        still goes; nobody waits for the rest."""
+        """As it has turned out while no answer was at hand."""
         try:
-            if not self._eof and not self._closed:
-                if self._pace.state is State.ENDING or not self.session.identity.authenticated:
-                    self._client_ended(DisconnectCause.CLIENT_RESET)
-                else:
-                    self.session.client_is_gone(monotonic() * 1000.0)
-                    self._client.view = self._worker.small_view  # dropping small requests takes time, too
-                    self._look_until_ms = 0.0
-                    if not self._pace.is_delayed:
-                        self._timer.end()
             self._after_answer()
         except Exception:
             self._crashed()
+
+    def _drop_answered(self) -> None:
+        """The client is gone. What it has sent is read on, for what it was not to be answered still goes;
+        nobody waits for the rest."""
+        if self._pace.state is State.ENDING or not self.session.identity.authenticated:
+            self._client_ended(DisconnectCause.CLIENT_RESET)
+            return
+        self.session.client_is_gone(monotonic() * 1000.0)
+        self._client.view = self._worker.small_view  # dropping small requests takes time, too
+        self._look_until_ms = 0.0
+        if not self._pace.is_delayed:
+            self._timer.end()
 
     def _broker_ended(self, cause: DisconnectCause) -> None:
         """The broker closed: its last bytes still go to the client."""
