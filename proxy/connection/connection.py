@@ -283,6 +283,8 @@ class Connection(Relay):
         for answer in self.session.local_answers:
             if not self._client.send(memoryview(answer)):
                 self._broker.read(False)
+            if self._client.gone:  # soon: who calls may have bytes for the broker in hand
+                self._worker.loop.call_soon(self._client_is_gone)
         self.session.local_answers.clear()
 
     async def _answer(self, question: QuotaQuestion) -> None:
@@ -324,6 +326,8 @@ class Connection(Relay):
         self._go_on()  # first what was held
         if was_delayed and self._forward_unacknowledged():
             self._not_reading()  # anew, for the broker may not have taken it yet
+        if self._client.gone:
+            self._client_is_gone()
 
     def _forward_unacknowledged(self) -> bool:
         """Forward the requests with acks = 0 that the client sent behind a delay. False: there are none."""

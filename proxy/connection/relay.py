@@ -22,6 +22,7 @@ from sluice.proxy.connection.stream import Stream
 from sluice.proxy.connection.undialled import Undialled
 from sluice.proxy.connection.worker import HEAD_BYTES, Worker
 from sluice.proxy.session.causes import DisconnectCause
+from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.session import Passing, Session
 
 BROKER_SENDS_BYTES: Final = 256 * 1024
@@ -32,15 +33,8 @@ class Relay(ClientSide):
     """Bytes from the client to the broker and back, as fast as the session lets them."""
 
     __slots__ = (
-        "_broker",
-        "_broker_kept",
-        "_drops",
-        "_edits",
-        "_goes_on_soon",
-        "_is_due",
-        "_kept_from",
-        "_moves",
-    )
+        "_broker", "_broker_kept", "_drops", "_edits", "_goes_on_soon", "_is_due", "_kept_from", "_moves",
+    )  # fmt: skip
 
     def __init__(self, worker: Worker, client: Stream, broker: Stream | None, session: Session) -> None:
         """Both streams are connected and non-blocking. `broker` None: it is dialled for the first bytes."""
@@ -204,6 +198,8 @@ class Relay(ClientSide):
 
     def _client_ended(self, cause: DisconnectCause) -> None:
         """The client closed its side: what it sent goes on; what it asked for is answered, if it listens."""
+        if self._client.gone:  # the kernel tells a reset once, and who sent may have heard of it
+            cause = DisconnectCause.CLIENT_RESET
         self._eof = True
         self._client_kept = None
         self._client.read(False)
@@ -217,7 +213,7 @@ class Relay(ClientSide):
             self._finish()
         elif self.session.is_owed_charges:  # a broker that heard of the end would not give them
             self._arm_ending(self._finish)
-        elif self._client.gone:
+        elif self._client.gone and not self.session.has_left_behind:
             self._finish()
         elif self._broker.finish_sending():
             self._arm_ending(self._finish)
@@ -309,7 +305,7 @@ class Relay(ClientSide):
                 self._tell_kept()
             if end >= HEAD_BYTES and self._moves:
                 expect(broker, session.broker_frames, self._worker)
-            if self._pace.state or not client.reading:
+            if self._pace.state or client.gone or not client.reading:
                 self._after_answer()
         except Exception:
             self._crashed()
@@ -335,7 +331,10 @@ class Relay(ClientSide):
         return memoryview(answers)
 
     def _after_answer(self) -> None:
-        """An answer may have muted the connection, ended the wait for it, or been the last one due."""
+        """An answer may have muted the connection, ended the wait for it, or been the last one due; or it
+        could not be sent."""
+        if self._client.gone and not self._eof and not self._closed:
+            self._drop_answered()
         if self._closed or (
             self._share.user is None and self.session.identity.authenticated and not self._is_seated()
         ):
@@ -357,6 +356,27 @@ class Relay(ClientSide):
             self._broker.read(True)
             if self.session.has_more_answers:
                 self._broker_goes_on_soon()
+            if self._client.gone:
+                self._client_is_gone()
+
+    def _client_is_gone(self) -> None:
+        """As it has turned out while no answer was at hand."""
+        try:
+            self._after_answer()
+        except Exception:
+            self._crashed()
+
+    def _drop_answered(self) -> None:
+        """The client is gone. What it has sent is read on, for what it was not to be answered still goes;
+        nobody waits for the rest."""
+        if self._pace.state is State.ENDING or not self.session.identity.authenticated:
+            self._client_ended(DisconnectCause.CLIENT_RESET)
+            return
+        self.session.client_is_gone(monotonic() * 1000.0)
+        self._client.view = self._worker.small_view  # dropping small requests takes time, too
+        self._look_until_ms = 0.0
+        if not self._pace.is_delayed:
+            self._timer.end()
 
     def _broker_ended(self, cause: DisconnectCause) -> None:
         """The broker closed: its last bytes still go to the client."""

@@ -236,7 +236,11 @@ cdef int take_from_broker(object relay, object session, object broker, Py_ssize_
         relay._tell_kept()
     if end >= HEAD_BYTES and slot(relay, at_moves):
         expect(broker, session.broker_frames, slot(relay, at_worker))
-    if slot(slot(relay, at_relay_pace), at_state) is not READING or slot(client, at_reading) is not True:
+    if (
+        slot(slot(relay, at_relay_pace), at_state) is not READING
+        or slot(client, at_gone) is not False
+        or slot(client, at_reading) is not True
+    ):
         relay._after_answer()
     return 0
 

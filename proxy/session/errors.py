@@ -56,3 +56,14 @@ def malformed_answer(
     """`error` with its offset from `pos` on."""
     offset = None if error.offset is None else error.offset - pos
     return BrokerMalformed(error.reason, api_key=api_key, api_version=version, offset=offset)
+
+
+def client_id_too_long(id_length: int, pos: int, api_key: int, version: int) -> MalformedFrame:
+    """In the request that begins at `pos`."""
+    reason = f"client id of {id_length} bytes"
+    return MalformedFrame(reason, api_key=api_key, api_version=version, offset=pos + 12)
+
+
+def may_be_cut_off(error: ProtocolError, end: int, enough_end: int) -> bool:
+    """What looks malformed may only be cut off by what has arrived."""
+    return isinstance(error, MalformedFrame) and end < enough_end

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Final
 
 from sluice.protocol.apis import API_VERSIONS, AUTHENTICATION_APIS, FETCHES, PRODUCE, PRODUCER_ID_APIS
-from sluice.protocol.errors import MalformedFrame, ProtocolError
+from sluice.protocol.errors import ProtocolError
 from sluice.protocol.headers import MIN_REQUEST_SIZE, REQUEST_HEAD, REQUEST_HEAD_BYTES, SIZE_BYTES, check_size
 from sluice.protocol.primitives import java_text
 from sluice.proxy.session.authentication import Authentication
 from sluice.proxy.session.causes import DisconnectCause
-from sluice.proxy.session.errors import NotAuthenticated
+from sluice.proxy.session.errors import NotAuthenticated, client_id_too_long, may_be_cut_off
 from sluice.proxy.session.fetch.requests import FetchSide
 from sluice.proxy.session.identity import Identity
 from sluice.proxy.session.in_flight import InFlight
@@ -121,13 +121,30 @@ class RequestSide(FetchSide):
 
     def leaves(self) -> None:
         """The client has left, while it was held or muted."""
+        self.client_left = True
+        self._leave()
+
+    def drop_answered(self) -> None:
+        """Nothing that is answered goes any more, for nothing can be sent to the client."""
+        leaving = self._leave()
+        if not leaving.drops:
+            leaving.drops = True
+            leaving.cause = DisconnectCause.CLIENT_RESET
+
+    def _leave(self) -> Leaving:
         if self._leaving is None:
-            self.client_left = True
             guard = self._guard
             assert not isinstance(guard, Leaving)
             self._guard = self._leaving = Leaving(
                 self._pace, guard, self._is_for_nobody, self._drop_unforwarded
             )
+        return self._leaving
+
+    @property
+    def has_left_behind(self) -> bool:
+        """Of a client that has left something with acks = 0 has gone on since, or is to."""
+        leaving = self._leaving
+        return leaving is not None and (leaving.has_passed or self._throttling.produces.is_for_nobody)
 
     def wake_for_ids(self, now_ms: float, *, left_since: bool) -> None:
         """The request that waits for its producer ids: its turn, or its time, may have come. `left_since`:
@@ -154,8 +171,10 @@ class RequestSide(FetchSide):
 
     def client_closed(self, cause: DisconnectCause) -> None:
         """No more bytes come. `cause`: why, if nothing was dropped because the client had left."""
-        detail = "" if self._leaving is None else self._leaving.detail
-        self._pace.end(DisconnectCause.LEFT_WHILE_HELD if detail else cause, detail, at_boundary=True)
+        detail = ""
+        if self._leaving is not None and self._leaving.detail:
+            cause, detail = self._leaving.cause, self._leaving.detail
+        self._pace.end(cause, detail, at_boundary=True)
 
     def _drop_granted(self, pos: int, arrived_end: int, frame_end: int, now_ms: float) -> None:
         """As `_drop_frame`, of a request that its judge may have held and let go: what it was granted is
@@ -210,7 +229,7 @@ class RequestSide(FetchSide):
                 frame_end = pos + SIZE_BYTES + size
                 client_id_end = pos + REQUEST_HEAD_BYTES + (id_length if id_length > 0 else 0)
                 if client_id_end > frame_end:
-                    raise _client_id_too_long(id_length, pos, api_key, version)
+                    raise client_id_too_long(id_length, pos, api_key, version)
                 if client_id_end > end:
                     break
                 judge, begin = self._produce, self._produce_begin
@@ -231,12 +250,12 @@ class RequestSide(FetchSide):
                     ):
                         break
                 except ProtocolError as error:
-                    if _may_be_cut_off(error, end, min(frame_end, pos + HEAD_ENOUGH_BYTES)):
+                    if may_be_cut_off(error, end, min(frame_end, pos + HEAD_ENOUGH_BYTES)):
                         break
                     error.api_key, error.api_version = api_key, version
                     raise
                 self.count += 1
-                if len(in_flight) >= pace.max_in_flight:
+                if len(in_flight) >= pace.max_in_flight and not (self._leaving and self._leaving.drops):
                     pace.fill()
                 pos = frame_end
                 if frame_end > end:
@@ -376,13 +395,3 @@ class RequestSide(FetchSide):
                 self._identity, self._throttling, self._in_flight, self._local, self._records,
                 self._drop, self._bring_ids, self._policy.inter_broker,
             )  # fmt: skip
-
-
-def _may_be_cut_off(error: ProtocolError, end: int, enough_end: int) -> bool:
-    """What looks malformed may only be cut off by what has arrived."""
-    return isinstance(error, MalformedFrame) and end < enough_end
-
-
-def _client_id_too_long(id_length: int, pos: int, api_key: int, version: int) -> MalformedFrame:
-    reason = f"client id of {id_length} bytes"
-    return MalformedFrame(reason, api_key=api_key, api_version=version, offset=pos + 12)

@@ -52,24 +52,10 @@ class Session:
     answer_side: ClassVar[type[AnswerSide]] = AnswerSide
 
     __slots__ = (
-        "__weakref__",
-        "_answers",
-        "_authentication",
-        "_in_flight",
-        "_local",
-        "_requests",
-        "_throttling",
-        "_unanswered",
-        "broker_data",
-        "broker_frames",
-        "client_data",
-        "client_frames",
-        "drops",
-        "edits",
-        "identity",
-        "local_answers",
-        "pace",
-    )
+        "__weakref__", "_answers", "_authentication", "_in_flight", "_local", "_requests", "_throttling",
+        "_unanswered", "broker_data", "broker_frames", "client_data", "client_frames", "drops", "edits",
+        "identity", "local_answers", "pace",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -260,7 +246,26 @@ class Session:
         """
         if self.pace.is_hold_suspended:
             self.pace.wake_at_ms = now_ms + _LOOK_AGAIN_MS
-            return
+        else:
+            self._wake(now_ms, client_left)
+
+    def client_is_gone(self, now_ms: float) -> None:
+        """Nothing can be sent to the client any more, so nothing that is answered goes on; what has acks = 0
+        does, when its quota can pay it. The shell then goes on as after `wake`. May be called again."""
+        requests, pace = self._requests, self.pace
+        outlasts = requests.client_left and self._throttling.produces.held is not None
+        if pace.state is State.HOLDING and not outlasts:
+            self._wake(now_ms, client_left=True)
+        requests.drop_answered()
+        if pace.is_full:  # what still goes is never in flight
+            pace.broker_answered()
+
+    @property
+    def has_left_behind(self) -> bool:
+        """Of a client that has left something with acks = 0 has gone on since, behind what is answered."""
+        return self._requests.has_left_behind
+
+    def _wake(self, now_ms: float, client_left: bool) -> None:
         requests, produces = self._requests, self._throttling.produces
         left_since = client_left and not requests.client_left
         if left_since:
@@ -307,12 +312,10 @@ class Session:
         mutations = self._requests.mutations
         if mutations is None or mutations.held is None:
             return False
-        if now_ms < self.pace.wake_at_ms - EARLY_MS:
-            return True
         if client_left:
             mutations.drop_held(now_ms)
             self._requests.skip_held()
-        else:
+        elif now_ms >= self.pace.wake_at_ms - EARLY_MS:
             self._requests.pass_on(mutations.release(now_ms))
         return True
 

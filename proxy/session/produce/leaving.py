@@ -2,7 +2,8 @@
 
 A held request whose client is gone does not go, for it would double the client's retry (wire-semantics 4.1).
 Produces with acks = 0 behind it were reported as sent (1.2): they go, in order and by their quota. All else
-behind it is dropped, too: an answer would come in the place of one that never does.
+behind it is dropped, too: an answer would come in the place of one that never does. So it is where nothing
+can be sent to the client any more: Kafka's Selector discards what it has received (CloseMode.NOTIFY_ONLY).
 """
 
 from __future__ import annotations
@@ -23,7 +24,17 @@ _PRODUCE_MIN, _PRODUCE_MAX = OFFERED[PRODUCE]
 class Leaving:
     """Looks first at each request of such a client, in the place of the connection's guard."""
 
-    __slots__ = ("_drop", "_is_for_nobody", "_pace", "detail", "drops", "guard", "then")
+    __slots__ = (
+        "_drop",
+        "_is_for_nobody",
+        "_pace",
+        "cause",
+        "detail",
+        "drops",
+        "guard",
+        "has_passed",
+        "then",
+    )
 
     def __init__(
         self,
@@ -40,6 +51,10 @@ class Leaving:
         self._drop = drop
         self.drops = False
         """nothing that is answered goes any more"""
+        self.has_passed = False
+        """since then something with acks = 0 has gone on"""
+        self.cause = DisconnectCause.LEFT_WHILE_HELD
+        """of the connection's end, where something was dropped"""
         self.detail = ""
         """what was dropped first; "": nothing"""
         self.then: Judge = _nobody
@@ -59,6 +74,7 @@ class Leaving:
         else:
             goes = True  # the judge refuses it
         if goes:
+            self.has_passed = self.drops
             then, guard = self.then, self.guard
             if guard is not None:
                 guard.then, then = then, guard.judge
@@ -68,7 +84,7 @@ class Leaving:
             self.detail = f"a {api_name(api_key)} of {frame_end - pos} bytes not forwarded"
         if api_key in AUTHENTICATION_APIS:
             # Whose the requests behind a login are, and where its bare tokens end, is not known without it.
-            self._pace.end(DisconnectCause.LEFT_WHILE_HELD, self.detail, at_boundary=True)
+            self._pace.end(self.cause, self.detail, at_boundary=True)
             return False
         if self.guard is not None:
             self.guard.forget()

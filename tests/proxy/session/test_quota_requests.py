@@ -16,9 +16,10 @@ from sluice.proxy.session.session import Session
 from sluice.quotas.entity import QuotaEntity
 from sluice.quotas.limits.limits import QuotaLimits
 from testkit.access_log.finished import Finished
-from testkit.frames.frames import METADATA, decoded, fetch, fetch_answer_of, produce, request
+from testkit.frames.frames import METADATA, decoded, fetch, fetch_answer_of, produce, produce_of, request
 from testkit.frames.wire import Wire
 from testkit.peers.fault_broker import BrokerSide, FaultBroker, answer_to, answers
+from testkit.peers.recording_broker import Recording
 from testkit.proxy.local_proxy import LocalProxy, until
 from testkit.proxy.playbook import Shell, shared_of
 
@@ -239,6 +240,23 @@ async def test_a_client_that_leaves_meanwhile_hurts_nobody() -> None:
             assert correlation_id_of(await other.frame()) == 9
         store.go_on.set()
         await proxy.end(2)
+
+
+async def test_what_stands_behind_a_question_whose_answer_cannot_be_sent_goes_to_no_broker() -> None:
+    """But for what has no answer."""
+    store, recording = SlowStore(), Recording()
+    async with (
+        FaultBroker(recording) as broker,
+        LocalProxy(broker.port, LIMITS, admins=ADMIN, store=store) as proxy,
+    ):
+        client = await proxy.client()
+        behind = request(METADATA, 12, correlation_id=8) + produce_of(200, acks=0, correlation_id=7)
+        await client.send(alter_of("bob", 1.0) + behind)
+        await until(lambda: bool(store.asked))
+        client.reset()
+        store.go_on.set()
+        assert (await proxy.end()).cause is DisconnectCause.CLIENT_RESET
+        await until(lambda: recording.ids == [7])
 
 
 async def test_a_client_that_only_finishes_sending_gets_its_answer() -> None:

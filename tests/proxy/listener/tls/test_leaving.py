@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from pathlib import Path
 
 import pytest
 
 from sluice.proxy.listener.security import ListenerSecurity
 from sluice.proxy.session.causes import DisconnectCause
-from testkit.frames.frames import produce_of
-from testkit.peers.fault_broker import FaultBroker
+from testkit.frames.frames import METADATA, produce_of, request
+from testkit.peers.fault_broker import BrokerSide, FaultBroker
 from testkit.peers.recording_broker import Recording
 from testkit.peers.tls_peers import Contexts, server_tls
 from testkit.processes.ports import LOOPBACK
@@ -48,3 +50,35 @@ async def test_a_client_that_says_by_tls_alone_that_it_leaves_has_left(tmp_path:
         await until(lambda: broker_side.ids == [1000, 2, 3])  # it reads at its own time
         for writer in writers:
             writer.transport.abort()
+
+
+@pytest.mark.asyncio
+async def test_what_was_asked_goes_no_further_once_a_write_by_tls_has_failed(tmp_path: Path) -> None:
+    """What has acks = 0 behind it does."""
+    contexts = Contexts(tmp_path)
+    may_answer, recording = asyncio.Event(), Recording()
+
+    async def later(side: BrokerSide) -> None:
+        await may_answer.wait()
+        await recording(side)
+
+    security = ListenerSecurity(tls=server_tls(tmp_path))
+    async with FaultBroker(later) as broker, LocalProxy(broker.port, security=security) as proxy:
+        _, writer = await asyncio.open_connection(
+            LOOPBACK, proxy.listener.port, ssl=contexts.client, server_hostname="localhost"
+        )
+        await until(lambda: bool(proxy.connections))
+        (connection,) = proxy.connections
+        connection.session.pace.max_in_flight = 10
+        for number in range(500):
+            writer.write(request(METADATA, 12, correlation_id=number))
+        writer.write(produce_of(1_000, acks=0, correlation_id=1_000))
+        await until(lambda: connection.session.in_flight == 10)
+        reset = struct.pack("ii", 1, 0)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+        writer.transport.abort()
+        await asyncio.sleep(0)  # it closes
+        may_answer.set()
+        ended = await proxy.end()
+        assert ended.cause is DisconnectCause.CLIENT_RESET
+        await until(lambda: recording.ids == [*range(10), 1_000])
