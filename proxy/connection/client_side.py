@@ -215,6 +215,7 @@ class ClientSide(ABC):
             and not self._waits_to_look
             and self._share.by_turn_bytes >= FLOOR_BYTES
             and may_hide_its_end(self._client.sock, self._client_kept, room)
+            and not self._client.has_left
         )
 
     def _has_turn(self) -> bool:
@@ -256,12 +257,19 @@ class ClientSide(ABC):
         if turns is not None:
             turns.end()
 
-    def _return_lent(self, kept_bytes: int = 0) -> None:
-        """What was read by turn, but for so much, has gone on, or is of nobody who is there."""
-        back = max(self._lent_bytes - kept_bytes, 0)
-        if self._lent_by is not None and back:
-            self._lent_by.lent_bytes -= back
-            self._lent_bytes -= back
+    def _end_looks(self) -> None:
+        """For good, or its end has been found: what was read by turn is of nobody who is there."""
+        self._end_look()
+        if self._lent_by is not None:
+            self._lent_by.lent_bytes -= self._lent_bytes
+            self._lent_by, self._lent_bytes = None, 0
+
+    def _return_lent(self) -> None:
+        """Some of what was read by turn may have gone on."""
+        if self._lent_by is not None:
+            left_bytes = min(self._lent_bytes, kept_bytes(self._client_kept))
+            self._lent_by.lent_bytes -= self._lent_bytes - left_bytes
+            self._lent_bytes = left_bytes
 
     def _look_room(self) -> int:
         return look_room(self._client_kept, self._share, has_turn=self._looks_by_turn is not None)
@@ -277,7 +285,7 @@ class ClientSide(ABC):
         if is_end:
             client.heard(is_end=True)
             self._is_heard = True
-            self._return_lent()
+            self._end_looks()
         elif self._looks_by_turn is not None:
             self._lent_by = self._looks_by_turn
             self._lent_bytes += got

@@ -52,9 +52,8 @@ class Connection(Relay):
         guest: Guest | None = None,
         dials: Dials[Connection] | None = None,
     ) -> None:
-        """Streams are connected and non-blocking. `broker` None: it is dialled, by `dials`, when the first
-        bytes are to go there. `peer`: the client's address, for the log. `guest`: what it has cost up to now;
-        None: nobody asks."""
+        """Streams are connected and non-blocking. `broker` None: `dials` reaches it for the first bytes.
+        `peer`: the client's address, for the log. `guest`: what it has cost so far; None: nobody asks."""
         super().__init__(worker, client, broker, session)
         self._dials = dials
         self._dialling: asyncio.Task[None] | None = None
@@ -201,8 +200,7 @@ class Connection(Relay):
 
     def _tell_kept(self) -> None:
         """What is kept here has changed: the budget may want connections of this user ended for it."""
-        if self._lent_bytes:
-            self._return_lent(kept_bytes(self._client_kept))
+        self._return_lent()
         over = None if self._closed else self._footprint.keeps(self._kept_bytes())
         while over is not None:
             over.abort(DisconnectCause.BUFFERED_BYTES_OVER_CAP, f"{over._kept_bytes()} bytes kept")
@@ -310,10 +308,8 @@ class Connection(Relay):
     # Ends -------------------------------------------------------------------------------------------------
 
     def drain(self, cause: DisconnectCause = DisconnectCause.DRAINED) -> None:
-        """Begin no further request; close when what is in flight is answered.
-
-        The caller has the deadline of DRAINED; any other cause has one here.
-        """
+        """Begin no further request; close when what is in flight is answered. The caller has the deadline of
+        DRAINED; any other cause has one here."""
         if self._closed:
             return
         if self._dialling is not None and self.session.is_all_to_be_answered:
@@ -380,8 +376,7 @@ class Connection(Relay):
             return
         self._closed = True
         self._timer.end()
-        self._end_look()
-        self._return_lent()
+        self._end_looks()
         client.read(False)
         self._broker.close()
         now_ms = monotonic() * 1000.0

@@ -374,7 +374,7 @@ class Relay(ClientSide):
             return
         self.session.client_is_gone(monotonic() * 1000.0)
         self._client.view = self._worker.small_view  # dropping small requests takes time, too
-        self._look_until_ms = 0.0
+        self._end_looks()
         if not self._pace.is_delayed:
             self._timer.end()
 

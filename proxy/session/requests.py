@@ -142,7 +142,7 @@ class RequestSide(FetchSide):
 
     @property
     def has_left_behind(self) -> bool:
-        """Of a client that has left something with acks = 0 has gone on since, or is to."""
+        """The client has left, and since then something of it with acks = 0 has gone on, or is to."""
         leaving = self._leaving
         return leaving is not None and (leaving.has_passed or self._throttling.produces.is_for_nobody)
 

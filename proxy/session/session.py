@@ -262,7 +262,7 @@ class Session:
 
     @property
     def has_left_behind(self) -> bool:
-        """Of a client that has left something with acks = 0 has gone on since, behind what is answered."""
+        """The client has left, and since then something of it with acks = 0 has gone on, or is to."""
         return self._requests.has_left_behind
 
     def _wake(self, now_ms: float, client_left: bool) -> None:
