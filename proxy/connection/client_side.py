@@ -334,6 +334,8 @@ class ClientSide(ABC):
                     return
                 has_left = self._client.has_left
             self._end_look()
+            if has_left and self._client_kept is not None:
+                self.session.arrived(len(self._client_kept), now_ms)
             self.session.wake(now_ms, has_left)
             self._go_on()
         except Exception:
