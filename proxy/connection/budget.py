@@ -49,7 +49,7 @@ _TAPER: Final = 4
 _LONGEST: Final = 16
 """so many are looked at, for it may be done for thousands of connections in a row"""
 
-LOOKS_AT_ONCE: Final = 4
+LOOKS_AT_ONCE: Final = 8
 
 Owner = TypeVar("Owner")
 

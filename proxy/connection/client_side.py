@@ -35,7 +35,7 @@ from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.read_gate import EARLY_MS
 from sluice.proxy.session.session import Session
 
-_IN_ORDER: Final = frozenset({DisconnectCause.DRAINED, DisconnectCause.BROKER_MOVED})  # not its doing
+IN_ORDER: Final = frozenset({DisconnectCause.DRAINED, DisconnectCause.BROKER_MOVED})  # not its doing
 
 
 class ClientSide(ABC):
@@ -129,7 +129,7 @@ class ClientSide(ABC):
             self._timer.end()
             if not self.session.finished or self._has_unsent():
                 self._arm_ending(self._finish)
-            elif pace.close_cause in _IN_ORDER:
+            elif pace.close_cause in IN_ORDER:
                 self._timer.call_in(LAST_ANSWER_S, self._finish)
             else:
                 self._finish()
@@ -177,7 +177,11 @@ class ClientSide(ABC):
         that is being read; ask again. False: it has been, or is not there, or there is no room for it."""
         client = self._client
         if self._waits_to_look:
-            return True
+            if self._waits_on(now_ms):
+                return True
+            if self._look_room() < FLOOR_BYTES:
+                return False
+            self._look_until_ms = 0.0
         if self._look_until_ms:
             is_over = now_ms >= self._look_until_ms
         else:
@@ -187,7 +191,7 @@ class ClientSide(ABC):
             client.read(False)
             self._look_until_ms = 0.0
             if not self._has_turn():
-                return True
+                return self._waits_on(now_ms)
             self._look_until_ms = now_ms + LOOK_MS
             is_over = not self._look()
         if self._closed:  # by its own part in what was read
@@ -197,6 +201,17 @@ class ClientSide(ABC):
             return True
         self._end_look()
         client.read(False)
+        return False
+
+    def _waits_on(self, now_ms: float) -> bool:
+        """For its turn to look, though its request's turn has come: no longer than a look may take, for its
+        client may be there, and the quota may be able to pay. False: no more."""
+        if not self._look_until_ms:
+            self._look_until_ms = now_ms + LOOK_MS
+        if now_ms < self._look_until_ms and self._look_room() < FLOOR_BYTES:
+            self._timer.call_in((self._look_until_ms - now_ms) / 1000.0, self._wake)
+            return True
+        self._waits_to_look = False
         return False
 
     def _goes_on_looking(self, now_ms: float) -> None:
@@ -229,15 +244,17 @@ class ClientSide(ABC):
 
     def _its_turn_to_look(self) -> bool:
         """False: it does not want to look any more."""
-        self._waits_to_look = False
-        if self._closed or self._pace.state is not State.HOLDING:
+        waits, self._waits_to_look = self._waits_to_look, False
+        if not waits or self._closed or self._pace.state is not State.HOLDING:
             return False
         self._looks_by_turn = self._share.looks
         self._worker.loop.call_soon(self._look_by_turn)
         return True
 
     def _look_by_turn(self) -> None:
-        if self._closed or self._pace.state is not State.HOLDING:
+        if self._looks_by_turn is None:
+            return
+        if self._pace.state is not State.HOLDING:
             self._end_look()
             return
         try:
@@ -260,6 +277,7 @@ class ClientSide(ABC):
     def _end_looks(self) -> None:
         """For good, or its end has been found: what was read by turn is of nobody who is there."""
         self._end_look()
+        self._waits_to_look = False
         if self._lent_by is not None:
             self._lent_by.lent_bytes -= self._lent_bytes
             self._lent_by, self._lent_bytes = None, 0
@@ -329,13 +347,15 @@ class ClientSide(ABC):
                 if self.session.is_turn(now_ms):
                     if self._looks(now_ms):
                         return
-                elif now_ms < self._look_until_ms:
+                elif now_ms < self._look_until_ms and not self._waits_to_look:
                     self._goes_on_looking(now_ms)
                     return
                 has_left = self._client.has_left
             self._end_look()
-            if has_left and self._client_kept is not None:
-                self.session.arrived(len(self._client_kept), now_ms)
+            if has_left:
+                self._end_looks()
+                if self._client_kept is not None:
+                    self.session.arrived(len(self._client_kept), now_ms)
             self.session.wake(now_ms, has_left)
             self._go_on()
         except Exception:

@@ -365,6 +365,7 @@ class Connection(Relay):
         """Close both sides; the client's once it has taken what is due to it."""
         if self._closed:
             return
+        self._end_looks()
         if self._dialling is not None:
             self._dialling.cancel()
             self._dialling = None
@@ -376,7 +377,6 @@ class Connection(Relay):
             return
         self._closed = True
         self._timer.end()
-        self._end_looks()
         client.read(False)
         self._broker.close()
         now_ms = monotonic() * 1000.0

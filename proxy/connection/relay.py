@@ -14,7 +14,7 @@ from typing import Final
 from sluice.protocol.addresses.addresses import spliced
 from sluice.protocol.errors import ProtocolError
 from sluice.proxy.connection.budget import WINDOW_BYTES
-from sluice.proxy.connection.client_side import ClientSide
+from sluice.proxy.connection.client_side import IN_ORDER, ClientSide
 from sluice.proxy.connection.peer import Peer
 from sluice.proxy.connection.receive import LARGE_BYTES, kept_of, receive_behind, receive_large
 from sluice.proxy.connection.splice import can_pass, expect, move
@@ -213,7 +213,7 @@ class Relay(ClientSide):
             self._finish()
         elif self.session.is_owed_charges:  # a broker that heard of the end would not give them
             self._arm_ending(self._finish)
-        elif self._client.gone and not self.session.has_left_behind:
+        elif self._client.gone and not self.session.has_left_behind():
             self._finish()
         elif self._broker.finish_sending():
             self._arm_ending(self._finish)
@@ -232,6 +232,7 @@ class Relay(ClientSide):
         it hears the end."""
         broker = self._broker
         broker.gone = True
+        self._end_looks()
         self._client.read(False)
         if broker.reading or self._client.out is not None:
             self._arm_ending(self._broker_is_reset)
@@ -367,9 +368,11 @@ class Relay(ClientSide):
             self._crashed()
 
     def _drop_answered(self) -> None:
-        """The client is gone. What it has sent is read on, for what it was not to be answered still goes;
-        nobody waits for the rest."""
-        if self._pace.state is State.ENDING or not self.session.identity.authenticated:
+        """The client is gone: what it has sent with acks = 0 still goes, and nobody waits for the rest."""
+        is_ending = self._pace.state is State.ENDING
+        if is_ending and self._pace.close_cause in IN_ORDER and self.session.has_left_behind(before=True):
+            return  # a broker whose answers nobody takes would not read what has acks = 0
+        if is_ending or not self.session.identity.authenticated:
             self._client_ended(DisconnectCause.CLIENT_RESET)
             return
         self.session.client_is_gone(monotonic() * 1000.0)

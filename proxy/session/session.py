@@ -260,10 +260,10 @@ class Session:
         if pace.is_full:  # what still goes is never in flight
             pace.broker_answered()
 
-    @property
-    def has_left_behind(self) -> bool:
-        """The client has left, and since then something of it with acks = 0 has gone on, or is to."""
-        return self._requests.has_left_behind
+    def has_left_behind(self, *, before: bool = False) -> bool:
+        """Of who has left something with acks = 0 has gone on since, or is to; or `before`."""
+        requests = self._requests
+        return requests.has_left_behind or (before and requests.has_unacknowledged)
 
     def _wake(self, now_ms: float, client_left: bool) -> None:
         requests, produces = self._requests, self._throttling.produces

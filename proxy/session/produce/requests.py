@@ -43,7 +43,7 @@ class ProduceSide(ABC):
         "_amounts", "_client_id_raw", "_dropping", "_flows", "_identity", "_in_flight", "_local", "_pace",
         "_paid_work", "_produce_acks", "_produce_begin", "_produce_flow", "_produce_head_bytes",
         "_produce_version", "_records", "_skip", "_start", "_throttling", "bytes_read", "client_left",
-        "count", "dropped_bytes", "edits",
+        "count", "dropped_bytes", "edits", "has_unacknowledged",
     )  # fmt: skip
 
     def __init__(
@@ -86,6 +86,8 @@ class ProduceSide(ABC):
         """the client closed its side while it was held or muted"""
         self.count = 0
         """requests judged and forwarded"""
+        self.has_unacknowledged = False
+        """among them some with acks = 0"""
         self.bytes_read = 0
         self.dropped_bytes = 0
         """of requests that did not go on"""
@@ -374,6 +376,7 @@ class ProduceSide(ABC):
         sensor: Sensor | None,
         now_ms: float,
     ) -> None:
+        self.has_unacknowledged = True
         identity = self._identity
         throttle_ms = held_ms + max(clears_at_ms - now_ms, 0.0)
         self._records.append((

@@ -183,3 +183,19 @@ async def test_before_a_login_it_ends_at_once() -> None:
         client.reset()
         behaviour.may_answer.set()
         assert (await proxy.end()).cause is DisconnectCause.CLIENT_RESET
+
+
+async def test_at_a_drain_what_has_acks_0_and_has_gone_is_read_by_a_broker_that_reads_by_turns() -> None:
+    """It stops at a write that fails, as Kafka does: closed at once, it had read three of nine."""
+    broker_side = Broker()
+    async with FaultBroker(broker_side) as broker, LocalProxy(broker.port) as proxy:
+        with await proxy.client() as client:
+            await client.send(asked(0, 4) + unanswered(*range(100, 105)))
+            await until(lambda: any(one.session.requests == 9 for one in proxy.connections))
+            (connection,) = proxy.connections
+            connection.drain()
+            client.reset()
+            broker_side.may_answer.set()
+            assert (await proxy.end()).cause is DisconnectCause.DRAINED
+            await until(lambda: len(broker_side.ids) == 9)
+            assert broker_side.ids == [*range(4), *range(100, 105)]

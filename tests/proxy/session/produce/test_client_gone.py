@@ -36,7 +36,7 @@ def test_only_what_has_no_answer_goes_on_and_does_not_count_else() -> None:
     shell.client_sends(request(METADATA, 12) + behind)
     assert shell.to_broker == unanswered(2, 4, 5)
     assert (shell.session.requests, shell.session.in_flight) == (4, 1)
-    assert shell.session.has_left_behind
+    assert shell.session.has_left_behind()
     shell.client_leaves()
     assert shell.cause is DisconnectCause.CLIENT_RESET
     assert shell.detail.startswith("a Metadata of ")
@@ -46,7 +46,7 @@ def test_without_any_of_it_nothing_is_left_behind() -> None:
     shell = Shell(session_of())
     shell.client_sends(unanswered(1) + request(METADATA, 12))
     goes(shell)
-    assert not shell.session.has_left_behind
+    assert not shell.session.has_left_behind()
     assert shell.cause is DisconnectCause.CLIENT_CLOSED  # the shell's: nothing was dropped
 
 
