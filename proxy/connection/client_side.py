@@ -18,6 +18,7 @@ from sluice.proxy.connection.read_ahead import (
     AHEAD_FROM_MS,
     FULL_BYTES,
     LOOK_MS,
+    LOOK_WAIT_MS,
     Ahead,
     ahead_room,
     has_room,
@@ -42,9 +43,9 @@ class ClientSide(ABC):
     """Reads the client, or lets it wait."""
 
     __slots__ = (
-        "_buf", "_client", "_client_kept", "_closed", "_eof", "_is_heard", "_lent_by",
-        "_lent_bytes", "_look_until_ms", "_looks_by_turn",
-        "_pace", "_share", "_timer", "_view", "_waits_to_look", "_worker", "session",
+        "_buf", "_client", "_client_kept", "_closed", "_eof", "_has_turn_now", "_is_heard", "_lent_by",
+        "_lent_bytes", "_look_until_ms", "_looks_by_turn", "_pace", "_share", "_timer", "_view",
+        "_waits_to_look", "_worker", "session",
     )  # fmt: skip
 
     _share: BufferShare[Any]
@@ -65,7 +66,10 @@ class ClientSide(ABC):
         self._is_heard = False  # nothing more is read ahead: it is enough, or its end has come
         self._look_until_ms = 0.0  # of the last look for the client's end; 0: none is under way
         self._waits_to_look = False  # for a turn to read where there is no room
-        self._looks_by_turn: LookTurns | None = None  # it has one of these
+        self._has_turn_now = False
+        self._looks_by_turn: LookTurns | None = (
+            None  # it has, or had, one of these, and reads on without room
+        )
         self._lent_by: LookTurns | None = None  # what was read so, and is kept
         self._lent_bytes = 0
         self._timer = DelayTimer(worker)
@@ -175,7 +179,6 @@ class ClientSide(ABC):
     def _looks(self, now_ms: float) -> bool:
         """The turn of a held request has come, and its client's end may stand behind what is unread. True:
         that is being read; ask again. False: it has been, or is not there, or there is no room for it."""
-        client = self._client
         if self._waits_to_look:
             if self._waits_on(now_ms):
                 return True
@@ -188,7 +191,7 @@ class ClientSide(ABC):
             self._look_until_ms = now_ms + LOOK_MS
             is_over = not self._look()
         if is_over and self._has_to_look_by_turn(self._look_room()):
-            client.read(False)
+            self._client.read(False)
             self._look_until_ms = 0.0
             if not self._has_turn():
                 return self._waits_on(now_ms)
@@ -200,19 +203,20 @@ class ClientSide(ABC):
             self._goes_on_looking(now_ms)
             return True
         self._end_look()
-        client.read(False)
+        self._client.read(False)
         return False
 
     def _waits_on(self, now_ms: float) -> bool:
-        """For its turn to look, though its request's turn has come: no longer than a look may take, for its
-        client may be there, and the quota may be able to pay. False: no more."""
+        """For its turn to look, though its request has its own. False: that takes too long, or clients that
+        are there have all that is read so."""
         if not self._look_until_ms:
-            self._look_until_ms = now_ms + LOOK_MS
-        if now_ms < self._look_until_ms and self._look_room() < FLOOR_BYTES:
-            self._timer.call_in((self._look_until_ms - now_ms) / 1000.0, self._wake)
-            return True
-        self._waits_to_look = False
-        return False
+            self._look_until_ms = now_ms + LOOK_WAIT_MS
+        is_used_up = self._share.by_turn_bytes < FLOOR_BYTES
+        over_ms = self._look_until_ms - (LOOK_WAIT_MS - LOOK_MS if is_used_up else 0.0)
+        self._waits_to_look = now_ms < over_ms and self._look_room() < FLOOR_BYTES
+        if self._waits_to_look:
+            self._timer.call_in(LOOK_MS / 1000.0, self._wake)
+        return self._waits_to_look
 
     def _goes_on_looking(self, now_ms: float) -> None:
         self._client.call(self._client_looked, want=True)
@@ -236,25 +240,22 @@ class ClientSide(ABC):
     def _has_turn(self) -> bool:
         """Now. False: it is told when it has."""
         turns = self._share.looks
-        if turns.begin(self._its_turn_to_look):
-            self._looks_by_turn = turns
-        else:
-            self._waits_to_look = True
-        return not self._waits_to_look
+        self._has_turn_now = turns.begin(self._its_turn_to_look)
+        self._looks_by_turn = turns if self._has_turn_now else None
+        self._waits_to_look = not self._has_turn_now
+        return self._has_turn_now
 
     def _its_turn_to_look(self) -> bool:
         """False: it does not want to look any more."""
         waits, self._waits_to_look = self._waits_to_look, False
         if not waits or self._closed or self._pace.state is not State.HOLDING:
             return False
-        self._looks_by_turn = self._share.looks
+        self._looks_by_turn, self._has_turn_now = self._share.looks, True
         self._worker.loop.call_soon(self._look_by_turn)
         return True
 
     def _look_by_turn(self) -> None:
-        if self._looks_by_turn is None:
-            return
-        if self._pace.state is not State.HOLDING:
+        if self._looks_by_turn is None or self._pace.state is not State.HOLDING:
             self._end_look()
             return
         try:
@@ -270,9 +271,14 @@ class ClientSide(ABC):
 
     def _end_look(self) -> None:
         self._look_until_ms = 0.0
-        turns, self._looks_by_turn = self._looks_by_turn, None
-        if turns is not None:
-            turns.end()
+        self._end_turn()
+        self._looks_by_turn = None
+
+    def _end_turn(self) -> None:
+        """Let the next one read; what comes behind what was here is read all the same."""
+        if self._has_turn_now and self._looks_by_turn is not None:
+            self._has_turn_now = False
+            self._looks_by_turn.end()
 
     def _end_looks(self) -> None:
         """For good, or its end has been found: what was read by turn is of nobody who is there."""
@@ -308,6 +314,8 @@ class ClientSide(ABC):
             self._lent_by = self._looks_by_turn
             self._lent_bytes += got
             self._lent_by.lent_bytes += got
+            if came is Ahead.MORE:
+                self._end_turn()
         self._tell_kept()
         return not is_end and came is Ahead.MORE and got >= FULL_BYTES
 

@@ -261,7 +261,7 @@ class Session:
             pace.broker_answered()
 
     def has_left_behind(self, *, before: bool = False) -> bool:
-        """Of who has left something with acks = 0 has gone on since, or is to; or `before`."""
+        """Something with acks = 0 of who has left has gone on since, or is to; or has `before`."""
         requests = self._requests
         return requests.has_left_behind or (before and requests.has_unacknowledged)
 

@@ -272,26 +272,6 @@ def test_the_client_of_a_request_without_an_answer_leaves_and_it_waits_for_the_q
     assert connection.sends(300, 20_000.0, acks=0)[0] == 50_300.0, "nor for what it left behind that"
 
 
-def test_what_is_here_behind_a_request_counts_with_it_as_soon_as_its_client_has_left() -> None:
-    """It is kept until its turn comes: 340 dead connections kept 110 MB for 16 MiB that were to go."""
-    connection, other = (Connection(bucket(owed=20_000), cap_bytes=1_000) for _ in range(2))
-    left_behind = connection.shared.left_behind
-    connection.sends(300, acks=0)
-    connection.turns.read_ahead(0, 900, 0.0)
-    assert connection.turns.outlast(1_000.0)
-    assert not left_behind.take("alice", 101)
-    for size in (250, 350):
-        assert connection.turns.outlives_its_client(0, size)
-    assert not connection.turns.outlives_its_client(0, 101), "what came later counts as it is judged"
-    connection.turns.closed(2_000.0)
-    assert left_behind.take("alice", 1_000)
-    other.sends(300, acks=0)
-    other.turns.read_ahead(0, 1_001, 0.0)
-    assert other.turns.outlast(1_000.0), "more than there is room for: as much as goes"
-    assert other.turns.outlives_its_client(0, 700)
-    assert not other.turns.outlives_its_client(0, 1)
-
-
 def test_what_a_user_leaves_behind_is_capped_and_given_back_when_its_connection_ends() -> None:
     connection = Connection(bucket(owed=20_000), cap_bytes=300)
     connection.sends(301, acks=0)
