@@ -180,11 +180,7 @@ class ClientSide(ABC):
         """The turn of a held request has come, and its client's end may stand behind what is unread. True:
         that is being read; ask again. False: it has been, or is not there, or there is no room for it."""
         if self._waits_to_look:
-            if self._waits_on(now_ms):
-                return True
-            if self._look_room() < FLOOR_BYTES:
-                return False
-            self._look_until_ms = 0.0
+            return self._waits_on(now_ms)
         if self._look_until_ms:
             is_over = now_ms >= self._look_until_ms
         else:
@@ -208,12 +204,12 @@ class ClientSide(ABC):
 
     def _waits_on(self, now_ms: float) -> bool:
         """For its turn to look, though its request has its own. False: that takes too long, or clients that
-        are there have all that is read so."""
+        are there have all that is read so, or nothing is unread any more."""
         if not self._look_until_ms:
             self._look_until_ms = now_ms + LOOK_WAIT_MS
         is_used_up = self._share.by_turn_bytes < FLOOR_BYTES
         over_ms = self._look_until_ms - (LOOK_WAIT_MS - LOOK_MS if is_used_up else 0.0)
-        self._waits_to_look = now_ms < over_ms and self._look_room() < FLOOR_BYTES
+        self._waits_to_look = now_ms < over_ms and may_hide_its_end(self._client.sock, self._client_kept, 0)
         if self._waits_to_look:
             self._timer.call_in(LOOK_MS / 1000.0, self._wake)
         return self._waits_to_look
@@ -362,8 +358,6 @@ class ClientSide(ABC):
             self._end_look()
             if has_left:
                 self._end_looks()
-                if self._client_kept is not None:
-                    self.session.arrived(len(self._client_kept), now_ms)
             self.session.wake(now_ms, has_left)
             self._go_on()
         except Exception:

@@ -229,13 +229,13 @@ class Session:
 
     def is_turn(self, now_ms: float) -> bool:
         """`wake` would let a held Produce go."""
-        produces = self._throttling.produces
-        pace = self.pace
+        produces, pace = self._throttling.produces, self.pace
         return (
             pace.state is State.HOLDING
             and produces.held is not None
             and not pace.is_hold_suspended
             and produces.is_turn(now_ms)
+            and not produces.is_over_budget(now_ms)
         )
 
     def wake(self, now_ms: float, client_left: bool) -> None:

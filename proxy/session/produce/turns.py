@@ -38,10 +38,9 @@ class ProduceTurns:
     """Turns of one connection's Produces: which one waits, for how long, and what is left of it."""
 
     __slots__ = (
-        "_arrivals", "_came_ms", "_counted_bytes", "_delay_limit_ms", "_here_bytes", "_identity", "_is_group",
-        "_is_told", "_last_ms", "_left_behind", "_left_behind_bytes", "_log", "_pace", "_place", "_places",
-        "_queue", "_refuse_ms", "_sensor", "_ticket", "held", "is_for_nobody", "paid_at_ms", "refuses",
-        "wake",
+        "_arrivals", "_came_ms", "_delay_limit_ms", "_identity", "_is_group", "_is_told", "_last_ms",
+        "_left_behind", "_left_behind_bytes", "_log", "_pace", "_place", "_places", "_queue", "_refuse_ms",
+        "_sensor", "_ticket", "held", "is_for_nobody", "paid_at_ms", "refuses", "wake",
     )  # fmt: skip
 
     def __init__(
@@ -60,8 +59,6 @@ class ProduceTurns:
         self._is_told = False  # the hold is in the log
         self._left_behind = shared.left_behind
         self._left_behind_bytes = 0
-        self._counted_bytes = 0  # of them, what was counted before its turn to be judged has come
-        self._here_bytes = 0  # of the held request and of what is behind it
         self._pace = pace
         self._identity = identity
         self._log = log
@@ -160,7 +157,6 @@ class ProduceTurns:
     ) -> float:
         """The request waits with the others. Returns when it is to ask."""
         self._came_ms = now_ms
-        self._here_bytes = 0
         sensor.hold(request_bytes)
         self._ticket = ticket = queue.enter(
             request_bytes, sensor.eligible_at_ms, deadline_ms, now_ms, self.wake, self._place
@@ -183,7 +179,6 @@ class ProduceTurns:
         if self.held is None:
             return
         held, ticket, queue = self._waiting()
-        self._here_bytes = here_bytes
         ticket.here_bytes = min(here_bytes, held.request_bytes)
         if self.is_for_nobody or self.refuses:
             return
@@ -238,15 +233,9 @@ class ProduceTurns:
 
     def outlast(self, now_ms: float) -> bool:
         """The client of the held request, which has acks = 0, has left. Nobody waits for it any more, so it
-        has no deadline: it goes when the quota can pay it. False: no, its user has left too much behind.
-
-        What is here behind it counts, too, if there is room for all of it: it is kept meanwhile.
-        """
+        has no deadline: it goes when the quota can pay it. False: no, its user has left too much behind."""
         held, ticket, queue = self._waiting()
-        here_bytes = max(self._here_bytes, held.request_bytes)
-        if self.outlives_its_client(0, here_bytes):
-            self._counted_bytes = here_bytes - held.request_bytes
-        elif not self.outlives_its_client(0, held.request_bytes):
+        if not self.outlives_its_client(0, held.request_bytes):
             return False
         self.is_for_nobody = True
         self._last_ms = self._refuse_ms = inf
@@ -311,9 +300,6 @@ class ProduceTurns:
 
         One with acks = 0 was reported as sent; it goes on, up to a cap per user (wire-semantics 1.2, 4.1).
         """
-        if acks == 0 and self._counted_bytes >= request_bytes:
-            self._counted_bytes -= request_bytes
-            return True
         if acks == 0 and self._left_behind.take(self._identity.user, request_bytes):
             self._left_behind_bytes += request_bytes
             return True

@@ -13,7 +13,7 @@ from sluice.proxy.session.connection_states import State
 from testkit.frames.frames import METADATA, SASL_HANDSHAKE, fetch, produce_answer, produce_of, request
 from testkit.frames.mutation_frames import create, sizes
 from testkit.proxy.mutation_session import connections, tokens
-from testkit.proxy.playbook import Shell, fetch_debt, in_debt, limits_of, session_of, shared_of, shell_of
+from testkit.proxy.playbook import Shell, fetch_debt, in_debt, session_of, shell_of
 
 
 def unanswered(*numbers: int, size: int = 100) -> bytes:
@@ -178,20 +178,3 @@ def test_answers_that_are_due_still_count() -> None:
     shell.broker_sends(produce_answer())
     assert shell.session.finished
     assert len(shell.records) == 1
-
-
-def test_what_is_here_behind_a_held_request_with_acks_0_counts_as_left_behind_at_once() -> None:
-    """It is kept until its turn comes: 340 dead connections kept 110 MB for 16 MiB that were to go."""
-    shared = shared_of(limits_of(1_000))
-    shared.left_behind.cap_bytes = 1_000
-    neighbour, shell = shell_of(shared), shell_of(shared)
-    neighbour.client_sends(produce_of(5_000, acks=0))
-    shell.client_sends(b"".join(produce_of(300, acks=0, correlation_id=number) for number in range(3)))
-    shell.client_leaves()
-    shell.wake()
-    assert shell.state is State.HOLDING
-    assert not shared.left_behind.take("ANONYMOUS", 101)
-    shell.advance(20_000.0)
-    assert len(shell.to_broker) == 900, "each counts once"
-    shell.session.closed(shell.now_ms)
-    assert shared.left_behind.take("ANONYMOUS", 1_000)
