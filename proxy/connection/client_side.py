@@ -67,9 +67,7 @@ class ClientSide(ABC):
         self._look_until_ms = 0.0  # of the last look for the client's end; 0: none is under way
         self._waits_to_look = False  # for a turn to read where there is no room
         self._has_turn_now = False
-        self._looks_by_turn: LookTurns | None = (
-            None  # it has, or had, one of these, and reads on without room
-        )
+        self._looks_by_turn: LookTurns | None = None  # it had one of these, and reads on without room
         self._lent_by: LookTurns | None = None  # what was read so, and is kept
         self._lent_bytes = 0
         self._timer = DelayTimer(worker)
