@@ -12,7 +12,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any, Final
 
-from sluice.proxy.connection.budget import FLOOR_BYTES, BufferShare, LookTurns
+from sluice.proxy.connection.budget import FLOOR_BYTES, BufferShare
 from sluice.proxy.connection.peer import Peer
 from sluice.proxy.connection.read_ahead import (
     AHEAD_FROM_MS,
@@ -43,13 +43,13 @@ class ClientSide(ABC):
     """Reads the client, or lets it wait."""
 
     __slots__ = (
-        "_buf", "_client", "_client_kept", "_closed", "_eof", "_has_turn_now", "_is_heard", "_lent_by",
+        "_buf", "_client", "_client_kept", "_closed", "_eof", "_has_turn_now", "_is_heard",
         "_lent_bytes", "_look_until_ms", "_looks_by_turn", "_pace", "_share", "_timer", "_view",
         "_waits_to_look", "_worker", "session",
     )  # fmt: skip
 
     _share: BufferShare[Any]
-    """of the principal: how much may be read at once"""
+    """of the principal: how much may be read at once; another only before a first request is held"""
 
     def __init__(self, worker: Worker, client: Stream, session: Session) -> None:
         """`client` is connected and non-blocking."""
@@ -67,9 +67,8 @@ class ClientSide(ABC):
         self._look_until_ms = 0.0  # of the last look for the client's end; 0: none is under way
         self._waits_to_look = False  # for a turn to read where there is no room
         self._has_turn_now = False
-        self._looks_by_turn: LookTurns | None = None  # it had one of these, and reads on without room
-        self._lent_by: LookTurns | None = None  # what was read so, and is kept
-        self._lent_bytes = 0
+        self._looks_by_turn = False  # it has, or had, its turn, and reads on without room
+        self._lent_bytes = 0  # read so, and kept
         self._timer = DelayTimer(worker)
         self._closed = False
 
@@ -119,7 +118,7 @@ class ClientSide(ABC):
             return
         pace = self._pace
         self._client.read(False)
-        if self._looks_by_turn is not None and pace.state is not State.HOLDING:
+        if self._looks_by_turn and pace.state is not State.HOLDING:
             self._end_look()
         if pace.is_delayed:
             self._client.view = self._worker.small_view
@@ -224,7 +223,7 @@ class ClientSide(ABC):
     def _has_to_look_by_turn(self, room: int) -> bool:
         return (
             not self._closed
-            and self._looks_by_turn is None
+            and not self._looks_by_turn
             and not self._waits_to_look
             and self._share.by_turn_bytes >= FLOOR_BYTES
             and may_hide_its_end(self._client.sock, self._client_kept, room)
@@ -233,9 +232,7 @@ class ClientSide(ABC):
 
     def _has_turn(self) -> bool:
         """Now. False: it is told when it has."""
-        turns = self._share.looks
-        self._has_turn_now = turns.begin(self._its_turn_to_look)
-        self._looks_by_turn = turns if self._has_turn_now else None
+        self._has_turn_now = self._looks_by_turn = self._share.looks.begin(self._its_turn_to_look)
         self._waits_to_look = not self._has_turn_now
         return self._has_turn_now
 
@@ -244,12 +241,12 @@ class ClientSide(ABC):
         waits, self._waits_to_look = self._waits_to_look, False
         if not waits or self._closed or self._pace.state is not State.HOLDING:
             return False
-        self._looks_by_turn, self._has_turn_now = self._share.looks, True
+        self._looks_by_turn = self._has_turn_now = True
         self._worker.loop.call_soon(self._look_by_turn)
         return True
 
     def _look_by_turn(self) -> None:
-        if self._looks_by_turn is None or self._pace.state is not State.HOLDING:
+        if not self._looks_by_turn or self._pace.state is not State.HOLDING:
             self._end_look()
             return
         try:
@@ -266,31 +263,32 @@ class ClientSide(ABC):
     def _end_look(self) -> None:
         self._look_until_ms = 0.0
         self._end_turn()
-        self._looks_by_turn = None
+        self._looks_by_turn = False
 
     def _end_turn(self) -> None:
         """Let the next one read; what comes behind what was here is read all the same."""
-        if self._has_turn_now and self._looks_by_turn is not None:
+        if self._has_turn_now:
             self._has_turn_now = False
-            self._looks_by_turn.end()
+            self._share.looks.end()
 
     def _end_looks(self) -> None:
         """For good, or its end has been found: what was read by turn is of nobody who is there."""
         self._end_look()
         self._waits_to_look = False
-        if self._lent_by is not None:
-            self._lent_by.lent_bytes -= self._lent_bytes
-            self._lent_by, self._lent_bytes = None, 0
+        self._lend(-self._lent_bytes)
 
     def _return_lent(self) -> None:
         """Some of what was read by turn may have gone on."""
-        if self._lent_by is not None:
-            left_bytes = min(self._lent_bytes, kept_bytes(self._client_kept))
-            self._lent_by.lent_bytes -= self._lent_bytes - left_bytes
-            self._lent_bytes = left_bytes
+        if self._lent_bytes:
+            self._lend(min(kept_bytes(self._client_kept) - self._lent_bytes, 0))
+
+    def _lend(self, size_bytes: int) -> None:
+        """So much more is read by turn and kept, or less."""
+        self._lent_bytes += size_bytes
+        self._share.looks.lent_bytes += size_bytes
 
     def _look_room(self) -> int:
-        return look_room(self._client_kept, self._share, has_turn=self._looks_by_turn is not None)
+        return look_room(self._client_kept, self._share, has_turn=self._looks_by_turn)
 
     def _look(self) -> bool:
         """Read on. False: no end can stand behind what was there, or it is enough, or the end has come."""
@@ -304,10 +302,8 @@ class ClientSide(ABC):
             client.heard(is_end=True)
             self._is_heard = True
             self._end_looks()
-        elif self._looks_by_turn is not None:
-            self._lent_by = self._looks_by_turn
-            self._lent_bytes += got
-            self._lent_by.lent_bytes += got
+        elif self._looks_by_turn:
+            self._lend(got)
             if came is Ahead.MORE:
                 self._end_turn()
         self._tell_kept()
@@ -353,9 +349,10 @@ class ClientSide(ABC):
                     self._goes_on_looking(now_ms)
                     return
                 has_left = self._client.has_left
-            self._end_look()
             if has_left:
                 self._end_looks()
+            else:
+                self._end_look()
             self.session.wake(now_ms, has_left)
             self._go_on()
         except Exception:
@@ -371,7 +368,7 @@ class ClientSide(ABC):
     def _resume(self) -> None:
         """READING again: first what was kept."""
         self._timer.end()
-        if self._looks_by_turn is not None:
+        if self._looks_by_turn:
             self._end_look()
         kept = self._client_kept
         if has_room(kept, self._share):
