@@ -21,7 +21,7 @@ from bench.bypass import fetches, produces, requests
 from bench.bypass.outcome import FETCH, OTHER, PRODUCE, Attack, Outcome, Transactions
 from bench.bypass.parts import Parts
 from bench.bypass.report import report
-from bench.bypass.rig import DISCARDED, LARGE_RECORDS, BypassRig, open_bypass_rig
+from bench.bypass.rig import BypassRig, open_bypass_rig
 from bench.bypass.transactions import transactions
 from bench.lib.light_rig import NATIVE
 from bench.lib.results import results_folder
@@ -149,8 +149,6 @@ async def measure_all(
     if ways:
         limits = {name: way.limits for name, way in ways.items() if way.limits is not None}
         async with open_bypass_rig(limits) as rig:
-            await rig.topic(produces.TOPIC, 1, DISCARDED)
-            await rig.topic(produces.LARGE_TOPIC, 1, DISCARDED | LARGE_RECORDS)
             for name, way in ways.items():
                 attacks.append(await _attack(rig, name, way, arguments))
     found: dict[str, Transactions] = {}

@@ -68,7 +68,6 @@ class ConfigWatch:
 
     async def check(self, apply: Callable[[Config], None]) -> ReloadOutcome | None:
         """One look. Returns what became of a new state of the file, None if there is none."""
-        was_refused = bool(self.status.last_error)
         try:
             found = await self._work.run(self._look)
         except FileHangs as hangs:
@@ -82,12 +81,11 @@ class ConfigWatch:
             self._log_kept(str(found.loaded))
         elif found.loaded is not None:
             return self._take(found.loaded, found.hash, apply)
-        elif found.outcome is ReloadOutcome.UNCHANGED and was_refused:
+        elif found.outcome is ReloadOutcome.UNCHANGED and self.status.is_back:
             self._log_in_force_again(self.status.hash)
         return found.outcome
 
     def _log_in_force_again(self, content_hash: str) -> None:
-        """Who put the file back looks for an answer."""
         _log.info("configuration_in_force_again", file=str(self._path), hash=content_hash)
 
     def _log_kept(self, problems: str, error: Exception | None = None) -> None:

@@ -35,10 +35,10 @@ what a bytearray adds as it grows (1/8 at most).
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
 from itertools import islice
 from typing import Final, Generic, TypeVar
+
+from sluice.proxy.connection.last_look import LookTurns
 
 MIB: Final = 1024 * 1024
 WINDOW_BYTES: Final = MIB
@@ -49,38 +49,7 @@ _TAPER: Final = 4
 _LONGEST: Final = 16
 """so many are looked at, for it may be done for thousands of connections in a row"""
 
-LOOKS_AT_ONCE: Final = 8
-
 Owner = TypeVar("Owner")
-
-
-class LookTurns:
-    """Which of a user's connections may read on to its client's end where there is no room for that: a few at
-    a time, the others in the order in which they asked."""
-
-    __slots__ = ("_free", "_waiting", "lent_bytes")
-
-    def __init__(self) -> None:
-        self.lent_bytes = 0
-        """read so, and still kept, for clients that are there"""
-        self._free = LOOKS_AT_ONCE
-        self._waiting: deque[Callable[[], bool]] = deque()
-
-    def begin(self, its_turn: Callable[[], bool]) -> bool:
-        """True: now; whoever has a turn calls `end`, once. False: `its_turn` is called when that has come,
-        and returns whether it takes it."""
-        if self._free:
-            self._free -= 1
-            return True
-        self._waiting.append(its_turn)
-        return False
-
-    def end(self) -> None:
-        """The next one's turn."""
-        while self._waiting:
-            if self._waiting.popleft()():
-                return
-        self._free += 1
 
 
 class BufferShare(Generic[Owner]):

@@ -13,12 +13,11 @@ from time import monotonic
 from typing import Any, Final
 
 from sluice.proxy.connection.budget import FLOOR_BYTES, BufferShare
+from sluice.proxy.connection.last_look import LOOK_MS, LastLook
 from sluice.proxy.connection.peer import Peer
 from sluice.proxy.connection.read_ahead import (
     AHEAD_FROM_MS,
     FULL_BYTES,
-    LOOK_MS,
-    LOOK_WAIT_MS,
     Ahead,
     ahead_room,
     has_room,
@@ -43,9 +42,8 @@ class ClientSide(ABC):
     """Reads the client, or lets it wait."""
 
     __slots__ = (
-        "_buf", "_client", "_client_kept", "_closed", "_eof", "_has_turn_now", "_is_heard",
-        "_lent_bytes", "_look_until_ms", "_looks_by_turn", "_pace", "_share", "_timer", "_view",
-        "_waits_to_look", "_worker", "session",
+        "_buf", "_client", "_client_kept", "_closed", "_eof", "_is_heard", "_look", "_pace", "_share",
+        "_timer", "_view", "_worker", "session",
     )  # fmt: skip
 
     _share: BufferShare[Any]
@@ -64,11 +62,7 @@ class ClientSide(ABC):
         self._client_kept: bytes | bytearray | None = None  # read, but not to be forwarded yet
         self._eof = False  # nothing more comes from the client
         self._is_heard = False  # nothing more is read ahead: it is enough, or its end has come
-        self._look_until_ms = 0.0  # of the last look for the client's end; 0: none is under way
-        self._waits_to_look = False  # for a turn to read where there is no room
-        self._has_turn_now = False
-        self._looks_by_turn = False  # it has, or had, its turn, and reads on without room
-        self._lent_bytes = 0  # read so, and kept
+        self._look = LastLook()
         self._timer = DelayTimer(worker)
         self._closed = False
 
@@ -118,8 +112,8 @@ class ClientSide(ABC):
             return
         pace = self._pace
         self._client.read(False)
-        if self._looks_by_turn and pace.state is not State.HOLDING:
-            self._end_look()
+        if self._look.is_by_turn and pace.state is not State.HOLDING:
+            self._look.end()
         if pace.is_delayed:
             self._client.view = self._worker.small_view
             now_ms = monotonic() * 1000.0
@@ -163,7 +157,7 @@ class ClientSide(ABC):
 
     def _look_again(self) -> None:
         """Once a second. While it waits, room may have come for what stands before its client's end."""
-        if not self._is_heard or self._look_until_ms or not self._pace.is_delayed:
+        if not self._is_heard or self._look.until_ms or not self._pace.is_delayed:
             return
         if self._client.has_left:
             self._wake_now()
@@ -176,123 +170,90 @@ class ClientSide(ABC):
     def _looks(self, now_ms: float) -> bool:
         """The turn of a held request has come, and its client's end may stand behind what is unread. True:
         that is being read; ask again. False: it has been, or is not there, or there is no room for it."""
-        if self._waits_to_look:
+        look = self._look
+        if look.waits:
             return self._waits_on(now_ms)
-        if self._look_until_ms:
-            is_over = now_ms >= self._look_until_ms
+        if look.until_ms:
+            is_over = now_ms >= look.until_ms
         else:
-            self._look_until_ms = now_ms + LOOK_MS
-            is_over = not self._look()
+            look.begin(now_ms)
+            is_over = not self._read_for_end()
         if is_over and self._has_to_look_by_turn(self._look_room()):
             self._client.read(False)
-            self._look_until_ms = 0.0
-            if not self._has_turn():
+            look.until_ms = 0.0
+            if not look.ask(self._share.looks, self._its_turn_to_look):
                 return self._waits_on(now_ms)
-            self._look_until_ms = now_ms + LOOK_MS
-            is_over = not self._look()
+            look.begin(now_ms)
+            is_over = not self._read_for_end()
         if self._closed:  # by its own part in what was read
             return True
         if not is_over:
             self._goes_on_looking(now_ms)
             return True
-        self._end_look()
+        look.end()
         self._client.read(False)
         return False
 
     def _waits_on(self, now_ms: float) -> bool:
-        """For its turn to look, though its request has its own. False: that takes too long, or clients that
-        are there have all that is read so, or nothing is unread any more."""
-        if not self._look_until_ms:
-            self._look_until_ms = now_ms + LOOK_WAIT_MS
-        is_used_up = self._share.by_turn_bytes < FLOOR_BYTES
-        over_ms = self._look_until_ms - (LOOK_WAIT_MS - LOOK_MS if is_used_up else 0.0)
-        self._waits_to_look = now_ms < over_ms and may_hide_its_end(self._client.sock, self._client_kept, 0)
-        if self._waits_to_look:
+        """For its turn to look, though its request has its own. False: that takes too long, or nothing is
+        unread any more."""
+        look = self._look
+        if look.waits_on(now_ms, for_lent=self._share.by_turn_bytes < FLOOR_BYTES):
+            look.waits = may_hide_its_end(self._client.sock, self._client_kept, 0)
+        if look.waits:
             self._timer.call_in(LOOK_MS / 1000.0, self._wake)
-        return self._waits_to_look
+        return look.waits
 
     def _goes_on_looking(self, now_ms: float) -> None:
         self._client.call(self._client_looked, want=True)
-        self._timer.call_in((self._look_until_ms - now_ms) / 1000.0, self._wake)
+        self._timer.call_in((self._look.until_ms - now_ms) / 1000.0, self._wake)
 
     def _look_early(self, room: int) -> None:
         """No more is read ahead. What the dead have sent shall not stay until their turns come."""
-        if self._pace.state is State.HOLDING and self._has_to_look_by_turn(room) and self._has_turn():
+        is_to = self._pace.state is State.HOLDING and self._has_to_look_by_turn(room)
+        if is_to and self._look.ask(self._share.looks, self._its_turn_to_look):
             self._worker.loop.call_soon(self._look_by_turn)
 
     def _has_to_look_by_turn(self, room: int) -> bool:
         return (
             not self._closed
-            and not self._looks_by_turn
-            and not self._waits_to_look
+            and not self._look.is_by_turn
+            and not self._look.waits
             and self._share.by_turn_bytes >= FLOOR_BYTES
             and may_hide_its_end(self._client.sock, self._client_kept, room)
             and not self._client.has_left
         )
 
-    def _has_turn(self) -> bool:
-        """Now. False: it is told when it has."""
-        self._has_turn_now = self._looks_by_turn = self._share.looks.begin(self._its_turn_to_look)
-        self._waits_to_look = not self._has_turn_now
-        return self._has_turn_now
-
     def _its_turn_to_look(self) -> bool:
         """False: it does not want to look any more."""
-        waits, self._waits_to_look = self._waits_to_look, False
-        if not waits or self._closed or self._pace.state is not State.HOLDING:
-            return False
-        self._looks_by_turn = self._has_turn_now = True
-        self._worker.loop.call_soon(self._look_by_turn)
-        return True
+        is_taken = self._look.take(wanted=not self._closed and self._pace.state is State.HOLDING)
+        if is_taken:
+            self._worker.loop.call_soon(self._look_by_turn)
+        return is_taken
 
     def _look_by_turn(self) -> None:
-        if not self._looks_by_turn or self._pace.state is not State.HOLDING:
-            self._end_look()
+        look = self._look
+        if not look.is_by_turn or self._pace.state is not State.HOLDING:
+            look.end()
             return
         try:
             now_ms = monotonic() * 1000.0
             self._timer.end()
-            self._look_until_ms = now_ms + LOOK_MS
-            if not self._look():
-                self._look_until_ms = now_ms
+            look.begin(now_ms)
+            if not self._read_for_end():
+                look.until_ms = now_ms
             if not self._closed:
                 self._wake_session(now_ms)
         except Exception:
             self._crashed()
 
-    def _end_look(self) -> None:
-        self._look_until_ms = 0.0
-        self._end_turn()
-        self._looks_by_turn = False
-
-    def _end_turn(self) -> None:
-        """Let the next one read; what comes behind what was here is read all the same."""
-        if self._has_turn_now:
-            self._has_turn_now = False
-            self._share.looks.end()
-
-    def _end_looks(self) -> None:
-        """For good, or its end has been found: what was read by turn is of nobody who is there."""
-        self._end_look()
-        self._waits_to_look = False
-        self._lend(-self._lent_bytes)
-
-    def _return_lent(self) -> None:
-        """Some of what was read by turn may have gone on."""
-        if self._lent_bytes:
-            self._lend(min(kept_bytes(self._client_kept) - self._lent_bytes, 0))
-
-    def _lend(self, size_bytes: int) -> None:
-        """So much more is read by turn and kept, or less."""
-        self._lent_bytes += size_bytes
-        self._share.looks.lent_bytes += size_bytes
-
     def _look_room(self) -> int:
-        return look_room(self._client_kept, self._share, has_turn=self._looks_by_turn)
+        return look_room(self._client_kept, self._share, has_turn=self._look.is_by_turn)
 
-    def _look(self) -> bool:
+    def _read_for_end(self) -> bool:
         """Read on. False: no end can stand behind what was there, or it is enough, or the end has come."""
         client = self._client
+        look = self._look
         kept = self._client_kept
         before = kept_bytes(kept)
         came, self._client_kept = read_ahead(client.sock, self._view, kept, self._look_room())
@@ -301,19 +262,19 @@ class ClientSide(ABC):
         if is_end:
             client.heard(is_end=True)
             self._is_heard = True
-            self._end_looks()
-        elif self._looks_by_turn:
-            self._lend(got)
+            look.end_for_good()
+        elif look.is_by_turn:
+            look.lend(got)
             if came is Ahead.MORE:
-                self._end_turn()
+                look.end_turn()
         self._tell_kept()
         return not is_end and came is Ahead.MORE and got >= FULL_BYTES
 
     def _client_looked(self) -> None:
         """More has come of a client whose turn has come, or its end."""
         try:
-            if not self._look() and not self._closed:
-                self._look_until_ms = monotonic() * 1000.0
+            if not self._read_for_end() and not self._closed:
+                self._look.until_ms = monotonic() * 1000.0
                 self._wake_now()
         except Exception:
             self._crashed()
@@ -332,7 +293,7 @@ class ClientSide(ABC):
     def _wake(self) -> None:
         self._timer.has_come()
         now_ms = monotonic() * 1000.0
-        is_looking = self._look_until_ms and self._pace.state is State.HOLDING
+        is_looking = self._look.until_ms and self._pace.state is State.HOLDING
         if now_ms < self._pace.wake_at_ms - EARLY_MS and not is_looking:
             self._not_reading()
         else:
@@ -345,14 +306,14 @@ class ClientSide(ABC):
                 if self.session.is_turn(now_ms):
                     if self._looks(now_ms):
                         return
-                elif now_ms < self._look_until_ms and not self._waits_to_look:
+                elif now_ms < self._look.until_ms and not self._look.waits:
                     self._goes_on_looking(now_ms)
                     return
                 has_left = self._client.has_left
             if has_left:
-                self._end_looks()
+                self._look.end_for_good()
             else:
-                self._end_look()
+                self._look.end()
             self.session.wake(now_ms, has_left)
             self._go_on()
         except Exception:
@@ -368,8 +329,8 @@ class ClientSide(ABC):
     def _resume(self) -> None:
         """READING again: first what was kept."""
         self._timer.end()
-        if self._looks_by_turn:
-            self._end_look()
+        if self._look.is_by_turn:
+            self._look.end()
         kept = self._client_kept
         if has_room(kept, self._share):
             self._is_heard = False

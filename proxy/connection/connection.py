@@ -200,7 +200,7 @@ class Connection(Relay):
 
     def _tell_kept(self) -> None:
         """What is kept here has changed: the budget may want connections of this user ended for it."""
-        self._return_lent()
+        self._look.keeps(kept_bytes(self._client_kept))
         over = None if self._closed else self._footprint.keeps(self._kept_bytes())
         while over is not None:
             over.abort(DisconnectCause.BUFFERED_BYTES_OVER_CAP, f"{over._kept_bytes()} bytes kept")
@@ -365,7 +365,7 @@ class Connection(Relay):
         """Close both sides; the client's once it has taken what is due to it."""
         if self._closed:
             return
-        self._end_looks()
+        self._look.end_for_good()
         if self._dialling is not None:
             self._dialling.cancel()
             self._dialling = None

@@ -34,12 +34,6 @@ LOOK_BYTES: Final = 16 * MIB
 default (tcp_wmem, 4 MiB), what the receive buffer holds (tcp_rmem, 6 MiB), and what was read ahead"""
 FULL_BYTES: Final = 32 * 1024
 """With less than that unread no receive buffer was full (tcp_rmem, 128 KiB): the kernel knows of an end"""
-LOOK_WAIT_MS: Final = 1_750.0
-"""How long a turn to look is waited for when the request's own has come: with the answer budget of 8 s within
-10 s, the least patience of a client that is not known by name. A shorter wait lets dead clients' requests go
-where the proxy is busy"""
-LOOK_MS: Final = 250.0
-"""How long that may take. What has been read makes room in the kernel, and what follows needs a round trip"""
 
 
 class Ahead(IntEnum):

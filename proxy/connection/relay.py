@@ -16,9 +16,8 @@ from sluice.protocol.errors import ProtocolError
 from sluice.proxy.connection.budget import WINDOW_BYTES
 from sluice.proxy.connection.client_side import IN_ORDER, ClientSide
 from sluice.proxy.connection.peer import Peer
-from sluice.proxy.connection.receive import LARGE_BYTES, kept_of, receive_behind, receive_large
 from sluice.proxy.connection.splice import can_pass, expect, move
-from sluice.proxy.connection.stream import Stream
+from sluice.proxy.connection.stream import LARGE_BYTES, Stream, kept_of, receive_behind, receive_large
 from sluice.proxy.connection.undialled import Undialled
 from sluice.proxy.connection.worker import HEAD_BYTES, Worker
 from sluice.proxy.session.causes import DisconnectCause
@@ -232,7 +231,7 @@ class Relay(ClientSide):
         it hears the end."""
         broker = self._broker
         broker.gone = True
-        self._end_looks()
+        self._look.end_for_good()
         self._client.read(False)
         if broker.reading or self._client.out is not None:
             self._arm_ending(self._broker_is_reset)
@@ -377,7 +376,7 @@ class Relay(ClientSide):
             return
         self.session.client_is_gone(monotonic() * 1000.0)
         self._client.view = self._worker.small_view  # dropping small requests takes time, too
-        self._end_looks()
+        self._look.end_for_good()
         if not self._pace.is_delayed:
             self._timer.end()
 

@@ -81,7 +81,6 @@ class ListenerSecurity:
             await next_beat(self.look_interval_s)
             self._tell_ended(time(), told)
             for what, files, work in followed:
-                was_refused = bool(files.status.last_error)
                 try:
                     outcome = await work.run(partial(_look, files))
                 except FileHangs as error:
@@ -89,7 +88,7 @@ class ListenerSecurity:
                 if outcome is ReloadOutcome.SUCCESS:
                     _log.info(f"{what}_applied", listener=self.name, hash=files.status.hash)
                 elif outcome is ReloadOutcome.UNCHANGED:
-                    if was_refused:  # who put the file back looks for an answer
+                    if files.status.is_back:
                         _log.info(f"{what}_in_force_again", listener=self.name, hash=files.status.hash)
                 elif outcome is not None:
                     problems = files.status.last_error.splitlines()[:_LOGGED_PROBLEMS]

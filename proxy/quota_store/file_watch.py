@@ -135,13 +135,12 @@ class QuotaFile:
             return hanging
         if text is None:
             return None
-        was_refused = bool(self.status.last_error)
         outcome = self._watched.take(
             seen, text if isinstance(text, ConfigError) else hash_of(text), time.time()
         )
         if outcome is ReloadOutcome.UNREADABLE:
             self._log_kept(outcome)
-        if outcome is ReloadOutcome.UNCHANGED and was_refused:  # who put it back looks for an answer
+        if outcome is ReloadOutcome.UNCHANGED and self.status.is_back:
             _log.info("quotas_in_force_again", file=str(self._path), hash=self.status.hash)
         if outcome is not ReloadOutcome.SUCCESS or isinstance(text, ConfigError):
             return outcome

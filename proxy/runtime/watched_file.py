@@ -65,6 +65,8 @@ class ReloadStatus:
     """when the file last held what is in force or came into force"""
     last_error: str = ""
     """why the newest content is not in force; empty when it is"""
+    is_back: bool = False
+    """the content in force was put back after one that could not be: who did so looks for an answer"""
     outcomes: dict[ReloadOutcome, int] = field(default_factory=lambda: dict.fromkeys(ReloadOutcome, 0))
     """how often each came, the start included"""
 
@@ -171,6 +173,7 @@ class WatchedFiles:
     def _succeeded(self, outcome: ReloadOutcome, now_unix_s: float) -> None:
         self._again_unix_s = inf
         self.status.outcomes[outcome] += 1
+        self.status.is_back = outcome is ReloadOutcome.UNCHANGED and bool(self.status.last_error)
         self.status.last_success_unix_s = now_unix_s
         self.status.last_error = ""
 

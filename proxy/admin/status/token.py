@@ -52,13 +52,12 @@ class TokenFile:
             if self._watched.take(seen, error, time()) is not None:
                 _log.error("status_token_not_applied", file=str(self._path), problems=str(error).splitlines())
             return
-        was_refused = bool(self._watched.status.last_error)
         outcome = self._watched.take(seen, digest.hex(), time())
         if outcome is ReloadOutcome.SUCCESS:
             self._watched.accept(digest.hex(), time())
             self.digest = digest
             _log.info("status_token_changed", file=str(self._path))
-        elif outcome is ReloadOutcome.UNCHANGED and was_refused:  # who put it back looks for an answer
+        elif outcome is ReloadOutcome.UNCHANGED and self._watched.status.is_back:
             _log.info("status_token_in_force_again", file=str(self._path))
 
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
-from sluice.proxy.connection.budget import LOOKS_AT_ONCE, MIB, BufferBudget, LookTurns
+from sluice.proxy.connection.budget import MIB, BufferBudget
+from sluice.proxy.connection.last_look import LOOKS_AT_ONCE, LastLook
 from sluice.proxy.session.causes import DisconnectCause
+from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.delays import DelayLimits
 from sluice.proxy.session.policy import SessionPolicy
-from testkit.frames.frames import produce_of
+from testkit.frames.frames import METADATA, produce_of, request
 from testkit.peers.fault_broker import FaultBroker
 from testkit.peers.recording_broker import Recording
 from testkit.proxy.local_proxy import LocalProxy, until
 from testkit.proxy.playbook import limits_of
+from testkit.proxy.refusing_session import limits_of as refusing_limits_of
 
 RATE = 100_000
 DEBT_BYTES = 2_500_000
@@ -24,6 +28,8 @@ PARTS = 8
 PART_BYTES = 50_000
 LEAVERS = 60
 NEIGHBOUR_ID = 1_000
+LEAVERS_AT_ONCE = 500
+ROUND_S = 0.1
 
 
 @pytest.mark.asyncio
@@ -136,29 +142,102 @@ async def test_who_ends_gives_its_turn_back_at_once_though_something_is_still_to
             await client.frame()
             (connection,) = proxy.connections
             looks = connection._share.looks
-            assert connection._has_turn()
+            assert connection._look.ask(looks, lambda: False)
             connection._client.out = bytearray(b"unsent")
             connection.fail(DisconnectCause.INTERNAL_ERROR, "tried")
             assert looks._free == LOOKS_AT_ONCE
             assert not connection.is_closed
 
 
-def test_turns_come_in_order_and_past_who_wants_none_any_more() -> None:
-    turns = LookTurns()
-    came: list[int] = []
+@pytest.mark.asyncio
+async def test_dead_clients_are_found_in_time_though_a_round_of_the_event_loop_is_long() -> None:
+    """A turn is passed on once in a round: eight at a time were too few for a busy proxy, and what the dead
+    had sent went when its time was over: 2 times the limit in a minute, 16 times beside other work."""
+    broker_side = Recording()
+    sent = b"".join(produce_of(PART_BYTES, correlation_id=10_000 + i) for i in range(PARTS))
 
-    def wants(number: int) -> bool:
-        came.append(number)
-        return number != 2
+    async def comes_and_leaves(proxy: LocalProxy) -> None:
+        with await proxy.client() as client:
+            await client.send(sent)
 
-    assert all(turns.begin(lambda: False) for _ in range(LOOKS_AT_ONCE))
-    for number in (1, 2, 3):
-        assert not turns.begin(lambda number=number: wants(number))  # type: ignore[misc]
-    turns.end()
-    assert came == [1]
-    turns.end()
-    assert came == [1, 2, 3]
-    for _ in range(LOOKS_AT_ONCE):
-        turns.end()
-    assert all(turns.begin(lambda: False) for _ in range(LOOKS_AT_ONCE))
-    assert not turns.begin(lambda: False)
+    def busy() -> None:
+        time.sleep(ROUND_S)  # what other connections take of a round
+        if not is_over:
+            asyncio.get_running_loop().call_soon(busy)
+
+    is_over = False
+    async with (
+        FaultBroker(broker_side) as broker,
+        LocalProxy(broker.port, limits_of(RATE), policy=POLICY) as proxy,
+    ):
+        proxy._worker.budget = BufferBudget(64 * MIB)
+        with await proxy.client() as neighbour:
+            await neighbour.send(produce_of(DEBT_BYTES, correlation_id=NEIGHBOUR_ID))
+            await neighbour.frame()
+            asyncio.get_running_loop().call_soon(busy)
+            await asyncio.wait_for(
+                asyncio.gather(*(comes_and_leaves(proxy) for _ in range(LEAVERS_AT_ONCE))), 20.0
+            )
+            await until(lambda: len(proxy.ended) == LEAVERS_AT_ONCE)
+            is_over = True
+            assert broker_side.ids[1:] == []
+
+
+@pytest.mark.asyncio
+async def test_nobody_waits_for_a_turn_once_nothing_is_unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Room had come meanwhile, and gone again: 1.75 s for nothing."""
+    waited = _told_waits(monkeypatch)
+    async with (
+        FaultBroker(Recording()) as broker,
+        LocalProxy(broker.port, limits_of(RATE), policy=POLICY) as proxy,
+    ):
+        with await proxy.client() as client:
+            await client.send(produce_of(DEBT_BYTES, correlation_id=1))
+            await client.frame()
+            await client.send(produce_of(2_000, correlation_id=2))
+            (connection,) = proxy.connections
+            await until(lambda: connection._pace.state is State.HOLDING)
+            connection._look.waits = True
+            await client.frame()
+            assert not connection._look.waits
+    assert len(waited) == 1
+
+
+@pytest.mark.asyncio
+async def test_who_is_refused_does_not_wait_for_a_turn_to_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of it reaches the broker, whether its client is there or not; its answer came 1.75 s late."""
+    waited = _told_waits(monkeypatch)
+    broker_side = Recording()
+    async with (
+        FaultBroker(broker_side) as broker,
+        LocalProxy(broker.port, refusing_limits_of(RATE), policy=POLICY) as proxy,
+    ):
+        proxy._worker.budget = BufferBudget(16 * MIB)
+        with await proxy.client() as neighbour, await proxy.client() as client:
+            await neighbour.send(produce_of(DEBT_BYTES, correlation_id=NEIGHBOUR_ID))
+            await neighbour.frame()
+            await client.send(request(METADATA, 12, correlation_id=2))
+            await client.frame()
+            connection = next(one for one in proxy.connections if one.session.user is not None)
+            share = connection._share
+            share.looks._free = 0
+            budget = proxy._worker.budget
+            budget.kept(budget.open(share.user, connection), 3 * MIB)
+            sending = asyncio.ensure_future(client.send(produce_of(4 * PART_BYTES, correlation_id=3)))
+            assert int.from_bytes((await client.frame())[4:8], "big") == 3
+            await sending
+    assert not waited
+    assert 3 not in broker_side.ids
+
+
+def _told_waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """When each look that waited for its turn asked whether it still may."""
+    waited: list[float] = []
+    waits_on = LastLook.waits_on
+
+    def told(look: LastLook, now_ms: float, *, for_lent: bool) -> bool:
+        waited.append(now_ms)
+        return waits_on(look, now_ms, for_lent=for_lent)
+
+    monkeypatch.setattr(LastLook, "waits_on", told)
+    return waited

@@ -1,0 +1,80 @@
+"""The last look of one connection, without sockets: its turns, the bytes lent to it, how long it waits."""
+
+from __future__ import annotations
+
+from sluice.proxy.connection.last_look import LOOK_MS, LOOK_WAIT_MS, LOOKS_AT_ONCE, LastLook, LookTurns
+
+
+def test_turns_come_in_order_and_past_who_wants_none_any_more() -> None:
+    turns = LookTurns()
+    came: list[int] = []
+
+    def wants(number: int) -> bool:
+        came.append(number)
+        return number != 2
+
+    assert all(turns.begin(lambda: False) for _ in range(LOOKS_AT_ONCE))
+    for number in (1, 2, 3):
+        assert not turns.begin(lambda number=number: wants(number))  # type: ignore[misc]
+    turns.end()
+    assert came == [1]
+    turns.end()
+    assert came == [1, 2, 3]
+    for _ in range(LOOKS_AT_ONCE):
+        turns.end()
+    assert all(turns.begin(lambda: False) for _ in range(LOOKS_AT_ONCE))
+    assert not turns.begin(lambda: False)
+
+
+def test_a_turn_is_waited_for_once_and_not_begun_anew() -> None:
+    """Each room that came and went began the wait anew: an honest client waited for 27 s."""
+    look = LastLook()
+    for now_ms in (1_000.0, 1_000.0 + LOOK_WAIT_MS - 1.0):
+        assert look.waits_on(now_ms, for_lent=False)
+    for now_ms in (1_000.0 + LOOK_WAIT_MS, 5_000.0):
+        assert not look.waits_on(now_ms, for_lent=False)
+    look.end()  # its request has gone; the next one's
+    assert look.waits_on(5_000.0, for_lent=False)
+
+
+def test_what_is_lent_to_clients_that_are_there_is_waited_for_as_long_as_a_look_takes() -> None:
+    look = LastLook()
+    assert look.waits_on(1_000.0, for_lent=True)
+    assert look.waits_on(1_000.0 + LOOK_MS - 1.0, for_lent=True)
+    assert not look.waits_on(1_000.0 + LOOK_MS, for_lent=True)
+
+
+def test_a_turn_that_comes_to_who_does_not_wait_any_more_is_not_taken() -> None:
+    """Nor one that comes twice, for it had asked twice; what it has stays."""
+    turns, look = LookTurns(), LastLook()
+    for _ in range(LOOKS_AT_ONCE):
+        assert turns.begin(lambda: False)
+    assert not look.ask(turns, lambda: look.take(wanted=True))
+    look.waits = False  # its request went without
+    assert not look.ask(turns, lambda: look.take(wanted=True))
+    turns.end()
+    assert look.is_by_turn
+    turns.end()
+    assert look.is_by_turn
+    free = 1
+    while turns.begin(lambda: False):
+        free += 1
+    look.end()
+    assert turns.begin(lambda: False) or free > 1, "the second one had gone back"
+    assert not look.is_by_turn
+
+
+def test_what_was_lent_is_given_back_as_it_goes_on_and_when_the_end_is_found() -> None:
+    turns, look = LookTurns(), LastLook()
+    assert look.ask(turns, lambda: False)
+    look.lend(500)
+    look.keeps(700)
+    assert turns.lent_bytes == 500
+    look.keeps(200)
+    assert turns.lent_bytes == 200
+    look.end()
+    assert turns.lent_bytes == 200
+    look.end_for_good()
+    look.end_for_good()
+    assert turns.lent_bytes == 0
+    assert all(turns.begin(lambda: False) for _ in range(LOOKS_AT_ONCE))
