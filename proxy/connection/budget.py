@@ -15,8 +15,8 @@ something (two for each connection at most), and U bytes of frames of which too 
     kept by the user  ≤  min(share, soft + P × floor + U)
 
 To find the end of a client whose request would go now (read_ahead.py), 3/2 of soft may be kept: what brokers
-do not take of large requests, a window each, must have room beside it. Beyond that a few of a user's
-connections read on to the end at a time, by turns.
+do not take of large requests, a window each, must have room beside it. Beyond that some of a user's
+connections at a time read on to the end (last_look.py), an eighth of share for those that are there.
 
 The hard end: a share that is passed all the same costs connections of that user, those that have stood still
 for the longest time, until it is not passed any more. With one direction each, that begins with more than

@@ -14,42 +14,55 @@ from typing import Final
 
 LOOK_MS: Final = 250.0
 """How long it may take. What has been read makes room in the kernel, and what follows needs a round trip"""
-LOOK_WAIT_MS: Final = 500.0
-"""How long a turn to look is waited for when the request's own has come: with the answer budget within the
-patience of every known client"""
-LOOKS_AT_ONCE: Final = 64
-"""By turn, for one user. A turn is passed on once in a round of the event loop, so that this is also how many
-are looked at in one; with 8 a busy proxy, whose rounds are long, did not keep up with a thousand connections
-a second. What they may read together is bounded beside it (BufferShare.by_turn_bytes)"""
+LOOK_WAIT_MS: Final = 1_750.0
+"""How long a turn to look is waited for when the request's own has come: with the answer budget of 8 s within
+10 s, the least patience of a client that is not known by name. A shorter wait lets dead clients' requests go
+where the proxy is busy"""
+LOOKS_AT_ONCE: Final = 8
+"""by turn, for one user, whatever they bring"""
+MOST_LOOKS_AT_ONCE: Final = 64
+"""while they bring little. A turn is passed on once in a round of the event loop: with 8 a busy proxy, whose
+rounds are long, did not keep up with a thousand connections a second"""
+LITTLE_BYTES: Final = 4 * 1024 * 1024
+"""Read by turn and kept, with which more may look. 64 from the start would share 16 MiB, of which none comes
+to an end that stands behind 2.5 MB"""
 
 
 class LookTurns:
     """Which of a user's connections may read on to its client's end where there is no room for that: a few at
     a time, the others in the order in which they asked."""
 
-    __slots__ = ("_free", "_waiting", "lent_bytes")
+    __slots__ = ("_waiting", "at_once", "lent_bytes")
 
     def __init__(self) -> None:
+        self._waiting: deque[Callable[[], bool]] = deque()
+        self.at_once = 0
+        """so many have a turn now"""
         self.lent_bytes = 0
         """read so, and still kept, for clients that are there"""
-        self._free = LOOKS_AT_ONCE
-        self._waiting: deque[Callable[[], bool]] = deque()
 
     def begin(self, its_turn: Callable[[], bool]) -> bool:
         """True: now; whoever has a turn calls `end`, once. False: `its_turn` is called when that has come,
         and returns whether it takes it."""
-        if self._free:
-            self._free -= 1
+        if self.at_once < LOOKS_AT_ONCE:
+            self.at_once += 1
             return True
         self._waiting.append(its_turn)
         return False
 
     def end(self) -> None:
-        """The next one's turn."""
-        while self._waiting:
+        """The next one's turn; the next two's, while all together bring little."""
+        self.at_once -= 1
+        given = 0
+        while self._waiting and given < self._may_begin():
             if self._waiting.popleft()():
-                return
-        self._free += 1
+                self.at_once += 1
+                given += 1
+
+    def _may_begin(self) -> int:
+        if self.lent_bytes < LITTLE_BYTES and self.at_once < MOST_LOOKS_AT_ONCE:
+            return 2
+        return 1 if self.at_once < LOOKS_AT_ONCE else 0
 
 
 class LastLook:

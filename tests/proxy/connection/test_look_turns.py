@@ -8,7 +8,7 @@ import time
 import pytest
 
 from sluice.proxy.connection.budget import MIB, BufferBudget
-from sluice.proxy.connection.last_look import LOOKS_AT_ONCE, LastLook
+from sluice.proxy.connection.last_look import MOST_LOOKS_AT_ONCE, LastLook
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.delays import DelayLimits
@@ -74,14 +74,14 @@ async def test_what_dead_clients_sent_does_not_go_beyond_the_quota_though_there_
                 "a small one may go beside those who are late"
             )
             looks = next(iter(proxy.connections))._share.looks
-            assert (looks._free, looks.lent_bytes) == (LOOKS_AT_ONCE, 0)
+            assert (looks.at_once, looks.lent_bytes) == (0, 0)
             causes = {ended.cause for ended in proxy.ended}
             assert causes <= {DisconnectCause.LEFT_WHILE_HELD, DisconnectCause.BUFFERED_BYTES_OVER_CAP}
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize(("parts", "turns"), [(1, LOOKS_AT_ONCE), (3, LOOKS_AT_ONCE), (3, 0)])
-async def test_who_is_there_goes_when_its_time_is_over_beside_them_in_order(parts: int, turns: int) -> None:
+@pytest.mark.parametrize(("parts", "taken"), [(1, 0), (3, 0), (3, MOST_LOOKS_AT_ONCE)])
+async def test_who_is_there_goes_when_its_time_is_over_beside_them_in_order(parts: int, taken: int) -> None:
     """With as much unread as they have, or with nothing, in which case no turn is waited for; nor is one that
     does not come: 400 honest clients had waited up to 21 s for theirs, each of which has it for 0.25 s."""
     broker_side = Recording()
@@ -96,7 +96,7 @@ async def test_who_is_there_goes_when_its_time_is_over_beside_them_in_order(part
             await neighbour.send(produce_of(DEBT_BYTES, correlation_id=NEIGHBOUR_ID))
             await neighbour.frame()
             share = next(one._share for one in proxy.connections if one.session.requests)
-            share.looks._free = turns
+            share.looks.at_once = taken
             for _ in range(LEAVERS // 2):
                 with await proxy.client() as client:
                     await asyncio.wait_for(client.send(sent), 5.0)
@@ -107,7 +107,7 @@ async def test_who_is_there_goes_when_its_time_is_over_beside_them_in_order(part
             assert [number for number in broker_side.ids if number >= 100] == [
                 NEIGHBOUR_ID, *range(100, 100 + parts)
             ]  # fmt: skip
-            assert not turns or len(broker_side.ids) == 1 + parts
+            assert taken or len(broker_side.ids) == 1 + parts
 
 
 @pytest.mark.asyncio
@@ -129,7 +129,7 @@ async def test_what_was_read_by_turn_of_who_has_left_since_leaves_room_for_other
             for client, task in zip(clients, sending, strict=True):
                 task.cancel()
                 client.close()
-            await until(lambda: not share.looks.lent_bytes and share.looks._free == LOOKS_AT_ONCE)
+            await until(lambda: not share.looks.lent_bytes and not share.looks.at_once)
 
 
 @pytest.mark.asyncio
@@ -145,7 +145,7 @@ async def test_who_ends_gives_its_turn_back_at_once_though_something_is_still_to
             assert connection._look.ask(looks, lambda: False)
             connection._client.out = bytearray(b"unsent")
             connection.fail(DisconnectCause.INTERNAL_ERROR, "tried")
-            assert looks._free == LOOKS_AT_ONCE
+            assert looks.at_once == 0
             assert not connection.is_closed
 
 
@@ -220,7 +220,7 @@ async def test_who_is_refused_does_not_wait_for_a_turn_to_look(monkeypatch: pyte
             await client.frame()
             connection = next(one for one in proxy.connections if one.session.user is not None)
             share = connection._share
-            share.looks._free = 0
+            share.looks.at_once = MOST_LOOKS_AT_ONCE
             budget = proxy._worker.budget
             budget.kept(budget.open(share.user, connection), 3 * MIB)
             sending = asyncio.ensure_future(client.send(produce_of(4 * PART_BYTES, correlation_id=3)))
