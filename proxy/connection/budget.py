@@ -64,7 +64,7 @@ class BufferShare(Generic[Owner]):
         self.user = user
         """None: nobody yet"""
         self.kept_bytes = 0
-        self.looks = LookTurns()
+        self.looks = LookTurns(budget.by_turn_bytes // 4)
         self.window_bytes = 0
         """read no more than this at once"""
         self.tune()

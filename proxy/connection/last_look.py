@@ -23,18 +23,19 @@ LOOKS_AT_ONCE: Final = 8
 MOST_LOOKS_AT_ONCE: Final = 64
 """while they bring little. A turn is passed on once in a round of the event loop: with 8 a busy proxy, whose
 rounds are long, did not keep up with a thousand connections a second"""
-LITTLE_BYTES: Final = 4 * 1024 * 1024
-"""Read by turn and kept, with which more may look. 64 from the start would share 16 MiB, of which none comes
-to an end that stands behind 2.5 MB"""
 
 
 class LookTurns:
     """Which of a user's connections may read on to its client's end where there is no room for that: a few at
     a time, the others in the order in which they asked."""
 
-    __slots__ = ("_waiting", "at_once", "lent_bytes")
+    __slots__ = ("_little_bytes", "_waiting", "at_once", "lent_bytes")
 
-    def __init__(self) -> None:
+    def __init__(self, little_bytes: int) -> None:
+        """`little_bytes`: while all together have read less by turn and keep it, more of them may look. With 64
+        at once from the start none would come to an end that stands behind megabytes: by turn 16 MiB may be
+        read in all."""
+        self._little_bytes = little_bytes
         self._waiting: deque[Callable[[], bool]] = deque()
         self.at_once = 0
         """so many have a turn now"""
@@ -60,7 +61,7 @@ class LookTurns:
                 given += 1
 
     def _may_begin(self) -> int:
-        if self.lent_bytes < LITTLE_BYTES and self.at_once < MOST_LOOKS_AT_ONCE:
+        if self.lent_bytes < self._little_bytes and self.at_once < MOST_LOOKS_AT_ONCE:
             return 2
         return 1 if self.at_once < LOOKS_AT_ONCE else 0
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from sluice.proxy.connection.last_look import (
-    LITTLE_BYTES,
     LOOK_MS,
     LOOK_WAIT_MS,
     LOOKS_AT_ONCE,
@@ -12,9 +11,11 @@ from sluice.proxy.connection.last_look import (
     LookTurns,
 )
 
+LITTLE_BYTES = 4_000
+
 
 def test_turns_come_in_order_and_past_who_wants_none_any_more() -> None:
-    turns = LookTurns()
+    turns = LookTurns(LITTLE_BYTES)
     turns.lent_bytes = LITTLE_BYTES
     came: list[int] = []
 
@@ -38,7 +39,7 @@ def test_turns_come_in_order_and_past_who_wants_none_any_more() -> None:
 
 def test_more_look_at_once_as_long_as_that_brings_little() -> None:
     """64 dead ones of 2.5 MB at once came to no end within 16 MiB: 30 times the limit passed."""
-    turns = LookTurns()
+    turns = LookTurns(LITTLE_BYTES)
     for _ in range(LOOKS_AT_ONCE):
         assert turns.begin(lambda: True)
     for _ in range(1_000):
@@ -75,7 +76,7 @@ def test_what_is_lent_to_clients_that_are_there_is_waited_for_as_long_as_a_look_
 
 def test_a_turn_that_comes_to_who_does_not_wait_any_more_is_not_taken() -> None:
     """Nor one that comes twice, for it had asked twice; what it has stays."""
-    turns, look = LookTurns(), LastLook()
+    turns, look = LookTurns(LITTLE_BYTES), LastLook()
     for _ in range(LOOKS_AT_ONCE):
         assert turns.begin(lambda: False)
     assert not look.ask(turns, lambda: look.take(wanted=True))
@@ -92,7 +93,7 @@ def test_a_turn_that_comes_to_who_does_not_wait_any_more_is_not_taken() -> None:
 
 
 def test_what_was_lent_is_given_back_as_it_goes_on_and_when_the_end_is_found() -> None:
-    turns, look = LookTurns(), LastLook()
+    turns, look = LookTurns(LITTLE_BYTES), LastLook()
     assert look.ask(turns, lambda: False)
     look.lend(500)
     look.keeps(700)
