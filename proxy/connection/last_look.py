@@ -32,9 +32,9 @@ class LookTurns:
     __slots__ = ("_little_bytes", "_waiting", "at_once", "lent_bytes")
 
     def __init__(self, little_bytes: int) -> None:
-        """`little_bytes`: while all together have read less by turn and keep it, more of them may look. With 64
-        at once from the start none would come to an end that stands behind megabytes: by turn 16 MiB may be
-        read in all."""
+        """`little_bytes`: while all together have read less by turn and keep it, more of them may look. With
+        64 at once from the start none would come to an end that stands behind megabytes: by turn 16 MiB may
+        be read in all."""
         self._little_bytes = little_bytes
         self._waiting: deque[Callable[[], bool]] = deque()
         self.at_once = 0
