@@ -135,6 +135,6 @@ class LastLook:
 
     def end_for_good(self) -> None:
         """Its client's end has been found, or it ends: what was read by turn is of nobody who is there."""
+        self.lend(-self._lent_bytes)  # first, for who comes next may read as much as is left
         self.end()
         self.waits = False
-        self.lend(-self._lent_bytes)
