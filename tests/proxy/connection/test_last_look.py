@@ -88,8 +88,7 @@ def test_a_turn_that_comes_to_who_does_not_wait_any_more_is_not_taken() -> None:
     turns.end()
     assert turns.at_once == LOOKS_AT_ONCE - 1
     look.end()
-    assert not look.is_by_turn
-    assert turns.at_once == LOOKS_AT_ONCE - 2
+    assert (look.is_by_turn, turns.at_once) == (False, LOOKS_AT_ONCE - 2)
 
 
 def test_what_was_lent_is_given_back_as_it_goes_on_and_when_the_end_is_found() -> None:
