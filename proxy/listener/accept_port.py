@@ -14,13 +14,17 @@ from typing import Final
 
 from sluice.protocol.proxy_protocol import Endpoint
 from sluice.proxy.connection.limits import AcceptRate
+from sluice.proxy.connection.poller import Poller
 from sluice.proxy.listener.handshake import endpoint
 from sluice.proxy.runtime.error_words import words_of
 from sluice.proxy.runtime.log import get_logger
 
 BACKLOG: Final = 4096
-_ACCEPTS_PER_WAKE: Final = 64
+_AT_ONCE: Final = 64
 """so that a storm of connections leaves the others their turn"""
+_STORM_MS: Final = 10.0
+"""those who come closer to each other than this are accepted several at once. Others one at a time: to ask for
+one more where there is none costs half of an accept"""
 _NO_FILES_PAUSE_S: Final = 0.2
 """when the process has no file descriptors left; the kernel's queue keeps the clients meanwhile"""
 _NO_FILES_LOG_S: Final = 10.0
@@ -37,6 +41,7 @@ class AcceptPort:
 
     def __init__(
         self,
+        poller: Poller,
         loop: asyncio.AbstractEventLoop,
         host: str,
         port: int,
@@ -45,11 +50,14 @@ class AcceptPort:
         wait_s: Callable[[bool], float | None] = lambda _: 0.0,
     ) -> None:
         """Binds at once; `::` takes IPv4 too. Raises OSError if the address cannot be had."""
+        self._poller = poller
         self._loop = loop
         self._on_client = on_client
         self._rate = rate
         self._wait_s = wait_s
         self._accepting = False
+        self._at_once = 1
+        self._woken_ms = float("-inf")
         self._complained_s = float("-inf")
         self._socket = bound(host, port)
 
@@ -62,18 +70,22 @@ class AcceptPort:
         """Accept from now on."""
         self._accepting = True
         self._socket.listen(BACKLOG)
-        self._loop.add_reader(self._socket, self._acceptable)
+        self._poller.add_reader(self._socket.fileno(), self._acceptable)
 
     def stop(self) -> None:
         """Accept no more, and free the port."""
         if self._accepting:
             self._accepting = False
-            self._loop.remove_reader(self._socket)
+            self._poller.remove_reader(self._socket.fileno())
         self._socket.close()
 
     def _acceptable(self) -> None:
         rate = self._rate
-        for number in range(_ACCEPTS_PER_WAKE):
+        woken_ms = monotonic() * 1000.0
+        if woken_ms - self._woken_ms > _STORM_MS:
+            self._at_once = 1
+        self._woken_ms = woken_ms
+        for number in range(self._at_once):
             wait_s = self._wait_s(number == 0)
             if wait_s is None:
                 return
@@ -88,6 +100,7 @@ class AcceptPort:
             try:
                 client, address = self._socket.accept()
             except (BlockingIOError, ConnectionAbortedError, InterruptedError):
+                self._at_once = max(1, number)
                 return
             except OSError as error:
                 if now_ms / 1000.0 - self._complained_s >= _NO_FILES_LOG_S:
@@ -103,14 +116,15 @@ class AcceptPort:
                 client.close()  # it left at once
             else:
                 self._on_client(client, endpoint(address))
+        self._at_once = min(2 * self._at_once, _AT_ONCE)
 
     def _pause(self, for_s: float) -> None:
-        self._loop.remove_reader(self._socket)
+        self._poller.remove_reader(self._socket.fileno())
         self._loop.call_later(for_s, self._accept_again)
 
     def _accept_again(self) -> None:
         if self._accepting:
-            self._loop.add_reader(self._socket, self._acceptable)
+            self._poller.add_reader(self._socket.fileno(), self._acceptable)
 
 
 def bound(host: str, port: int) -> socket.socket:
