@@ -314,7 +314,7 @@ class ClientSide(ABC):
                 self._look.end_for_good()
             else:
                 self._look.end()
-            self.session.wake(now_ms, has_left)
+            self.session.wake(now_ms, has_left, self._client_kept or b"")
             self._go_on()
         except Exception:
             self._crashed()

@@ -374,7 +374,7 @@ class Relay(ClientSide):
         if is_ending or not self.session.identity.authenticated:
             self._client_ended(DisconnectCause.CLIENT_RESET)
             return
-        self.session.client_is_gone(monotonic() * 1000.0)
+        self.session.client_is_gone(monotonic() * 1000.0, self._client_kept or b"")
         self._client.view = self._worker.small_view  # dropping small requests takes time, too
         self._look.end_for_good()
         if not self._pace.is_delayed:

@@ -23,8 +23,8 @@ BACKLOG: Final = 4096
 _AT_ONCE: Final = 64
 """so that a storm of connections leaves the others their turn"""
 _STORM_MS: Final = 10.0
-"""those who come closer to each other than this are accepted several at once. Others one at a time: to ask for
-one more where there is none costs half of an accept"""
+"""those who come closer to each other than this are accepted several at once. Others one at a time: to ask
+for one more where there is none costs half of an accept"""
 _NO_FILES_PAUSE_S: Final = 0.2
 """when the process has no file descriptors left; the kernel's queue keeps the clients meanwhile"""
 _NO_FILES_LOG_S: Final = 10.0

@@ -165,8 +165,8 @@ class Listener:
         guest = Guest(self._worker.guests)
         guest.took(_ACCEPTED_S)
         if self._entrance.is_open:
-            # Where clients come now and then, half of what one costs is the accept, half the rest, for none of
-            # it is in the caches: who has waited for either does not wait for both.
+            # Where clients come now and then nothing of it is in the caches, and the accept costs as much as
+            # the session: a request that has waited for the one does not wait for the other, too.
             self._accepted.append((client, source, node_id, seat, guest))
             self._worker.loop.call_soon(self._go_on)
             return

@@ -174,6 +174,15 @@ class LeftBehind:
         self._bytes[user] = total
         return True
 
+    def take_up_to(self, user: str, size_bytes: int) -> int:
+        """Add as much of it as there is room for, which is returned."""
+        total = self._bytes.get(user, 0)
+        taken = min(size_bytes, self.cap_bytes - total)
+        if taken <= 0:
+            return 0
+        self._bytes[user] = total + taken
+        return taken
+
     def give_back(self, user: str, size_bytes: int) -> None:
         """A connection that took `size_bytes` in all has ended."""
         left = self._bytes.get(user, 0) - size_bytes

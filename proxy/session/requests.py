@@ -119,10 +119,11 @@ class RequestSide(FetchSide):
             self._throttling.ids.dropped(now_ms)
         self._throttling.produces.drop(now_ms)
 
-    def leaves(self) -> None:
-        """The client has left, while it was held or muted."""
+    def leaves(self, kept: bytes | bytearray) -> None:
+        """The client has left, while it was held or muted. `kept`: of what it sent."""
         self.client_left = True
         self._leave()
+        self._throttling.produces.leaves(sum(end - begin for begin, end, _ in unacknowledged(kept)))
 
     def drop_answered(self) -> None:
         """Nothing that is answered goes any more, for nothing can be sent to the client."""

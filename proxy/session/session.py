@@ -238,8 +238,8 @@ class Session:
             and not produces.is_over_budget(now_ms)
         )
 
-    def wake(self, now_ms: float, client_left: bool) -> None:
-        """`pace.wake_at_ms` has come. `client_left`: the client has closed its side.
+    def wake(self, now_ms: float, client_left: bool, kept: bytes | bytearray = b"") -> None:
+        """`pace.wake_at_ms` has come. `client_left`: the client has closed its side. `kept`: of its requests.
 
         (A FIN behind unread bytes shows neither in a peek nor as readable; TCP_INFO tells.) If the state is
         READING afterwards, the shell gives the kept bytes to `client_data` and reads on.
@@ -247,15 +247,15 @@ class Session:
         if self.pace.is_hold_suspended:
             self.pace.wake_at_ms = now_ms + _LOOK_AGAIN_MS
         else:
-            self._wake(now_ms, client_left)
+            self._wake(now_ms, client_left, kept)
 
-    def client_is_gone(self, now_ms: float) -> None:
+    def client_is_gone(self, now_ms: float, kept: bytes | bytearray = b"") -> None:
         """Nothing can be sent to the client any more, so nothing that is answered goes on; what has acks = 0
         does, when its quota can pay it. The shell then goes on as after `wake`. May be called again."""
         requests, pace = self._requests, self.pace
         outlasts = requests.client_left and self._throttling.produces.held is not None
         if pace.state is State.HOLDING and not outlasts:
-            self._wake(now_ms, client_left=True)
+            self._wake(now_ms, client_left=True, kept=kept)
         requests.drop_answered()
         if pace.is_full:  # what still goes is never in flight
             pace.broker_answered()
@@ -265,11 +265,11 @@ class Session:
         requests = self._requests
         return requests.has_left_behind or (before and requests.has_unacknowledged)
 
-    def _wake(self, now_ms: float, client_left: bool) -> None:
+    def _wake(self, now_ms: float, client_left: bool, kept: bytes | bytearray) -> None:
         requests, produces = self._requests, self._throttling.produces
         left_since = client_left and not requests.client_left
         if left_since:
-            requests.leaves()
+            requests.leaves(kept)
         held = produces.held
         if self.pace.state is State.HOLDING and held is None:
             if not self._wake_mutation(now_ms, client_left) and not self._wake_fetch(now_ms, client_left):

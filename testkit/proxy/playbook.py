@@ -111,7 +111,7 @@ class Shell:
 
     def wake(self) -> None:
         """Early, on time or late."""
-        self.session.wake(self.now_ms, self.client_left)
+        self.session.wake(self.now_ms, self.client_left, self.kept + self.unread)  # as if read ahead
         self._resume()
 
     def drain(self) -> None:

@@ -39,7 +39,7 @@ class ProduceTurns:
 
     __slots__ = (
         "_arrivals", "_came_ms", "_delay_limit_ms", "_identity", "_is_group", "_is_told", "_last_ms",
-        "_left_behind", "_left_behind_bytes", "_log", "_pace", "_place", "_places", "_queue", "_refuse_ms",
+        "_left_ahead_bytes", "_left_behind", "_left_behind_bytes", "_log", "_pace", "_place", "_places", "_queue", "_refuse_ms",
         "_sensor", "_ticket", "held", "is_for_nobody", "paid_at_ms", "refuses", "wake",
     )  # fmt: skip
 
@@ -59,6 +59,7 @@ class ProduceTurns:
         self._is_told = False  # the hold is in the log
         self._left_behind = shared.left_behind
         self._left_behind_bytes = 0
+        self._left_ahead_bytes = 0  # of these, those of requests that have had no turn yet
         self._pace = pace
         self._identity = identity
         self._log = log
@@ -300,10 +301,21 @@ class ProduceTurns:
 
         One with acks = 0 was reported as sent; it goes on, up to a cap per user (wire-semantics 1.2, 4.1).
         """
-        if acks == 0 and self._left_behind.take(self._identity.user, request_bytes):
-            self._left_behind_bytes += request_bytes
-            return True
-        return False
+        if acks:
+            return False
+        more_bytes = max(request_bytes - self._left_ahead_bytes, 0)
+        if more_bytes and not self._left_behind.take(self._identity.user, more_bytes):
+            return False
+        self._left_behind_bytes += more_bytes
+        self._left_ahead_bytes -= request_bytes - more_bytes
+        return True
+
+    def leaves(self, size_bytes: int) -> None:
+        """The client leaves so much behind that has acks = 0. It counts now, as far as its user's cap goes: if
+        each request counted when it has its turn, those who left would keep all that their user may keep."""
+        taken_bytes = self._left_behind.take_up_to(self._identity.user, size_bytes)
+        self._left_ahead_bytes = taken_bytes
+        self._left_behind_bytes += taken_bytes
 
     def closed(self, now_ms: float) -> None:
         """The connection is closed: return its part of the shared budgets, and what a held request was
@@ -316,7 +328,7 @@ class ProduceTurns:
             _leave_place(sensor, place, now_ms)
         self._places.clear()
         self._left_behind.give_back(self._identity.user, self._left_behind_bytes)
-        self._left_behind_bytes = 0
+        self._left_behind_bytes = self._left_ahead_bytes = 0
         self.wake = None
         # Whose method it was holds this: in a circle it would wait for the collector, which seldom runs.
         self._delay_limit_ms = no_delay

@@ -125,6 +125,55 @@ def test_a_request_left_behind_counts_once_though_it_is_held_after_its_client_le
     assert not shared.left_behind.take("ANONYMOUS", 1)
 
 
+def test_what_stands_behind_a_held_request_counts_as_soon_as_its_client_has_left() -> None:
+    """Cap 1,000, and two leave 3 × 300 B each: 900 are kept for the first, so the second is dropped at once,
+    and keeps nothing. (If each request counted at its turn, both would be kept.)"""
+    plain = shared_of(limits_of(produce_rate=1_000))
+    shared = SharedState(plain.quotas, plain.recorder, left_behind=LeftBehind(cap_bytes=1_000))
+    neighbour, first, second = (Shell(Session(shared, SessionPolicy(), "10.0.0.1")) for _ in range(3))
+    neighbour.client_sends(produce_of(4_000))
+    left = b"".join(produce_of(300, acks=0, correlation_id=i) for i in range(3))
+    for shell in (first, second):
+        shell.client_sends(left)
+        shell.client_leaves()
+        shell.wake()
+    assert first.state is State.HOLDING
+    assert second.cause is DisconnectCause.UNFINISHED_BYTES_OVER_CAP
+    second.session.closed(second.now_ms)
+    assert shared.left_behind.take_up_to("ANONYMOUS", 1_000) == 100
+    shared.left_behind.give_back("ANONYMOUS", 100)
+    first.advance(20_000)
+    assert first.to_broker == left
+    first.session.closed(first.now_ms)
+    assert shared.left_behind.take_up_to("ANONYMOUS", 1_001) == 1_000
+
+
+def test_of_more_than_the_cap_what_fits_goes() -> None:
+    """Cap 1,000 and 3 × 400 B, held: two go, and their connection ends with the third."""
+    plain = shared_of(limits_of(produce_rate=1_000))
+    shared = SharedState(plain.quotas, plain.recorder, left_behind=LeftBehind(cap_bytes=1_000))
+    neighbour, shell = (Shell(Session(shared, SessionPolicy(), "10.0.0.1")) for _ in range(2))
+    neighbour.client_sends(produce_of(4_000))
+    frames = [produce_of(400, acks=0, correlation_id=i) for i in range(3)]
+    shell.client_sends(b"".join(frames))
+    shell.client_leaves()
+    shell.advance(20_000)
+    assert shell.to_broker == frames[0] + frames[1]
+    assert shell.cause is DisconnectCause.UNFINISHED_BYTES_OVER_CAP
+
+
+def test_what_has_acks_behind_it_takes_nothing_of_the_cap() -> None:
+    plain = shared_of(limits_of(produce_rate=1_000))
+    shared = SharedState(plain.quotas, plain.recorder, left_behind=LeftBehind(cap_bytes=1_000))
+    neighbour, shell = (Shell(Session(shared, SessionPolicy(), "10.0.0.1")) for _ in range(2))
+    neighbour.client_sends(produce_of(4_000))
+    shell.client_sends(produce_of(300, acks=0) + produce_of(600, acks=1))
+    shell.client_leaves()
+    shell.wake()
+    assert shell.state is State.HOLDING
+    assert shared.left_behind.take_up_to("ANONYMOUS", 1_000) == 700
+
+
 # 4.1 Who left while it was held ---------------------------------------------------------------------------
 
 
