@@ -22,9 +22,8 @@ from sluice.proxy.runtime.log import get_logger
 BACKLOG: Final = 4096
 _AT_ONCE: Final = 64
 """so that a storm of connections leaves the others their turn"""
-_STORM_MS: Final = 10.0
-"""those who come closer to each other than this are accepted several at once. Others one at a time: to ask
-for one more where there is none costs half of an accept"""
+_RESTS: Final = 8
+"""so often only one is asked for, once one more was asked for in vain: that costs half of an accept"""
 _NO_FILES_PAUSE_S: Final = 0.2
 """when the process has no file descriptors left; the kernel's queue keeps the clients meanwhile"""
 _NO_FILES_LOG_S: Final = 10.0
@@ -56,8 +55,8 @@ class AcceptPort:
         self._rate = rate
         self._wait_s = wait_s
         self._accepting = False
-        self._at_once = 1
-        self._woken_ms = float("-inf")
+        self._at_once = 2
+        self._rests = 0
         self._complained_s = float("-inf")
         self._socket = bound(host, port)
 
@@ -81,11 +80,11 @@ class AcceptPort:
 
     def _acceptable(self) -> None:
         rate = self._rate
-        woken_ms = monotonic() * 1000.0
-        if woken_ms - self._woken_ms > _STORM_MS:
-            self._at_once = 1
-        self._woken_ms = woken_ms
-        for number in range(self._at_once):
+        at_once = self._at_once
+        if self._rests:
+            self._rests -= 1
+            at_once = 1
+        for number in range(at_once):
             wait_s = self._wait_s(number == 0)
             if wait_s is None:
                 return
@@ -100,7 +99,9 @@ class AcceptPort:
             try:
                 client, address = self._socket.accept()
             except (BlockingIOError, ConnectionAbortedError, InterruptedError):
-                self._at_once = max(1, number)
+                self._at_once = max(number, 2)
+                if number == 1:
+                    self._rests = _RESTS
                 return
             except OSError as error:
                 if now_ms / 1000.0 - self._complained_s >= _NO_FILES_LOG_S:
@@ -116,7 +117,8 @@ class AcceptPort:
                 client.close()  # it left at once
             else:
                 self._on_client(client, endpoint(address))
-        self._at_once = min(2 * self._at_once, _AT_ONCE)
+        if at_once > 1:
+            self._at_once = min(2 * at_once, _AT_ONCE)
 
     def _pause(self, for_s: float) -> None:
         self._poller.remove_reader(self._socket.fileno())

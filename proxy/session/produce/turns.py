@@ -39,8 +39,9 @@ class ProduceTurns:
 
     __slots__ = (
         "_arrivals", "_came_ms", "_delay_limit_ms", "_identity", "_is_group", "_is_told", "_last_ms",
-        "_left_ahead_bytes", "_left_behind", "_left_behind_bytes", "_log", "_pace", "_place", "_places", "_queue", "_refuse_ms",
-        "_sensor", "_ticket", "held", "is_for_nobody", "paid_at_ms", "refuses", "wake",
+        "_left_ahead_bytes", "_left_behind", "_left_behind_bytes", "_log", "_pace", "_place", "_places",
+        "_queue", "_refuse_ms", "_sensor", "_ticket", "held", "is_for_nobody", "paid_at_ms", "refuses",
+        "wake",
     )  # fmt: skip
 
     def __init__(
@@ -311,8 +312,8 @@ class ProduceTurns:
         return True
 
     def leaves(self, size_bytes: int) -> None:
-        """The client leaves so much behind that has acks = 0. It counts now, as far as its user's cap goes: if
-        each request counted when it has its turn, those who left would keep all that their user may keep."""
+        """The client leaves so much behind that has acks = 0. It counts now, as far as its user's cap goes:
+        if each request counted at its turn, those who left would keep all that their user may keep."""
         taken_bytes = self._left_behind.take_up_to(self._identity.user, size_bytes)
         self._left_ahead_bytes = taken_bytes
         self._left_behind_bytes += taken_bytes
