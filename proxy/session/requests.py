@@ -123,7 +123,8 @@ class RequestSide(FetchSide):
         """The client has left, while it was held or muted. `kept`: of what it sent."""
         self.client_left = True
         self._leave()
-        self._throttling.produces.leaves(sum(end - begin for begin, end, _ in unacknowledged(kept)))
+        frames = kept if isinstance(kept, bytearray) else bytearray(kept)
+        self._throttling.produces.leaves(sum(end - begin for begin, end, _ in unacknowledged(frames)))
 
     def drop_answered(self) -> None:
         """Nothing that is answered goes any more, for nothing can be sent to the client."""

@@ -14,7 +14,7 @@ from sluice.protocol.headers import REQUEST_HEAD, REQUEST_HEAD_BYTES, SIZE_BYTES
 from sluice.protocol.produce import read_acks
 
 
-def unacknowledged(buf: bytes | bytearray) -> Iterator[tuple[int, int, int]]:
+def unacknowledged(buf: bytearray) -> Iterator[tuple[int, int, int]]:
     """(begin, end, version) of each in `buf`, which begins with a frame. What stands between them is passed
     over, up to a login, which may change whose they are, or what is no whole frame."""
     pos = 0
