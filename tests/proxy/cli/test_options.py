@@ -27,9 +27,7 @@ def test_a_reason_has_no_trace_of_python(error: Exception, told: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["check", "run", "doctor", "top", "connections", "healthcheck"])
-@pytest.mark.parametrize(
-    "order", [["--config", "a.yaml", "b.yaml"], ["b.yaml", "-c", "a.yaml"]]
-)
+@pytest.mark.parametrize("order", [["--config", "a.yaml", "b.yaml"], ["b.yaml", "-c", "a.yaml"]])
 def test_two_files_on_one_command_line_are_refused_and_both_are_named(
     sluice: Sluice, command: str, order: list[str]
 ) -> None:
