@@ -31,7 +31,8 @@ def mistake(root: type[BaseModel], detail: Mapping[str, Any], *, shows_value: bo
         case "missing":
             section = section_at(root, path[:-1])
             field = section.model_fields.get(str(path[-1])) if section else None
-            return f"missing; it is required: {field.description}" if field else "missing; it is required"
+            described = field.description if field else None
+            return f"missing; it is required: {described}" if described else "missing; it is required"
         case "extra_forbidden":
             section = section_at(root, path[:-1])
             return unknown_key_message(str(path[-1]), section.model_fields if section else ())
