@@ -81,8 +81,8 @@ def _read(path: Path) -> bytes:
         raise ConfigError([Problem("the status page's token is not UTF-8", source=str(path))]) from None
     if not MIN_TOKEN <= len(token) <= MAX_TOKEN or not is_one_token(token):
         message = (
-            f"the status page's token must be one line of {MIN_TOKEN} to {MAX_TOKEN} ASCII characters, without "
-            "blanks, and the file holds it alone"
+            f"the status page's token must be one line of {MIN_TOKEN} to {MAX_TOKEN} ASCII characters, "
+            "without blanks, and the file holds it alone"
         )
         raise ConfigError([Problem(message, source=str(path))])
     return digest_of(token)
