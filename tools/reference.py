@@ -63,7 +63,8 @@ section, is written as YAML or JSON: `SLUICE_LISTENERS='[{name: clients, bind_po
 variables that Kubernetes adds for a service named `sluice` (`SLUICE_PORT`, `SLUICE_SERVICE_HOST`, …) are
 ignored, and so are `SLUICE_JAVA` and `SLUICE_SPARK_JARS`, which are the [nightly job's](recalibration.md).
 
-YAML is read as YAML 1.2: `no` is a text, `0o17` is octal. Anchors, aliases and tags are refused. JSON
+YAML is read as YAML 1.2: `no` is a text, `0o17` is octal; `true` and `false` are spelt so (a variable
+may be `1` or `no`, too). Anchors, aliases and tags are refused. JSON
 Schemas for editors: `config.schema.json`, `quotas.schema.json`, or `sluice schema config`, `sluice schema
 quotas`.
 
@@ -267,9 +268,9 @@ def _sections(section: type[Options] = Config, path: str = "") -> Iterator[tuple
 
 
 def _metrics() -> str:
-    rows = [
-        f"| `{row.name}` | {row.type} | {', '.join(f'`{label}`' for label in row.labels)} "
-        f"| {row.unit} | {row.help} |"
+    rows = [  # an info is exposed as a gauge of 1, whose labels tell it
+        f"| `{row.name}` | {'gauge' if row.type == 'info' else row.type} "
+        f"| {', '.join(f'`{label}`' for label in row.labels)} | {row.unit} | {row.help} |"
         for row in METRICS.values()
     ]
     kafka_rows = [

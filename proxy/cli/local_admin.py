@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from sluice.proxy.admin.status.access import is_one_token
 from sluice.proxy.cli.options import CommandFailed, in_words
 from sluice.quotas.files.config_error import ConfigError, Problem
 
@@ -134,8 +135,8 @@ def _read_token(file: Path) -> str:
         token = file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise CommandFailed(f"{file}: cannot be read: {in_words(error)}") from None
-    if not (token.isascii() and token.isprintable()):
-        raise CommandFailed(f"{file}: must be a token alone: one line of ASCII")
+    if not is_one_token(token):
+        raise CommandFailed(f"{file}: must be a token alone: one line of ASCII without blanks")
     return token
 
 

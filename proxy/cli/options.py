@@ -45,20 +45,41 @@ def in_words(error: Exception) -> str:
 def not_empty(context: typer.Context, option: typer.CallbackParam, value: _Value) -> _Value:
     """An option's callback. Raises typer.BadParameter if it was given as "": a shell's variable without a
     value is never the same as no option, which mostly means all."""
-    source = context.get_parameter_source(option.name or "")
-    is_given = source is not None and source.name == "COMMANDLINE"
-    if is_given and "" in ([value] if isinstance(value, str) else value or ()):
+    if _is_on_command_line(context, option.name or "") and "" in (
+        [value] if isinstance(value, str) else value or ()
+    ):
         raise typer.BadParameter("must not be empty")
+    return value
+
+
+def _is_on_command_line(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _not_two(context: typer.Context, option: typer.CallbackParam, value: Path | None) -> Path | None:
+    """The callback of FILE and --config. Raises typer.BadParameter if the command line has both: none is
+    passed over in silence. They are read in the order in which they stand there."""
+    other = context.params.get("file" if option.name == "config" else "config")
+    if value is not None and other is not None:
+        file, config = (other, value) if option.name == "config" else (value, other)
+        if _is_on_command_line(context, "file") and _is_on_command_line(context, "config"):
+            raise typer.BadParameter(f"two files are given, {file} and --config {config}; give one of them")
     return value
 
 
 ConfigOption = Annotated[
     Path | None,
-    typer.Option("--config", "-c", envvar="SLUICE_CONFIG", metavar="FILE", help="The configuration file."),
-]
+    typer.Option(
+        "--config", "-c", envvar="SLUICE_CONFIG", metavar="FILE", help="The configuration file.",
+        callback=_not_two,
+    ),
+]  # fmt: skip
 FileArgument = Annotated[
     Path | None,
-    typer.Argument(metavar="FILE", show_default=False, help="The configuration file, as --config."),
+    typer.Argument(
+        metavar="FILE", show_default=False, help="The configuration file, as --config.", callback=_not_two
+    ),
 ]
 AdminSocketOption = Annotated[
     Path | None, typer.Option("--admin-socket", metavar="FILE", help="A running proxy's admin.socket.")

@@ -11,6 +11,7 @@ from typing import Final
 
 from sluice.proxy.config.config import Config
 from sluice.proxy.config.inter_broker import INTER_BROKER_REMEDY
+from sluice.proxy.config.limits import LimitsOptions
 from sluice.quotas.entity import ANONYMOUS, UNNAMED_USERS
 from sluice.quotas.limits.limits import QuotaLimits
 
@@ -25,6 +26,10 @@ _LITERAL_REMEDY: Final = (
     "for who does not log in the user ANONYMOUS, for names that begin alike client-id-prefix"
 )
 _LIKE_DEFAULT: Final = frozenset({"default", "any", "all", "everybody", "everyone", "anyone", "others"})
+
+_BOUND_REMEDY: Final = (
+    "some of its connections are to stay free for others; lower these, or leave them out for the defaults"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +56,32 @@ def gaps(config: Config, limits: QuotaLimits) -> Iterator[Gap]:
     """Those of a configuration with these limits."""
     if config.mode == "broker" and config.inter_broker is None and config.replication is None:
         yield Gap("inter_broker_not_declared", INTER_BROKER_REMEDY)
+    yield from _bounds_above_all(config.limits)
     yield from name_gaps(limits)
     unnamed = [kind.value for kind in limits.kinds_of_unnamed()]
     if unnamed and any(listener.has_sasl for listener in config.listeners):
         yield Gap("unnamed_users_have_the_lowest_limit", _UNNAMED_REMEDY, {"quotas": unnamed})
+
+
+def _bounds_above_all(limits: LimitsOptions) -> Iterator[Gap]:
+    """A bound of a part that lies above the bound of the whole; a default yields to it."""
+    if limits.max_connections is None:
+        return
+    parts = {
+        "max_unauthenticated_connections": limits.max_unauthenticated_connections,
+        "max_connections_per_user": limits.max_connections_per_user,
+        "max_connections_per_ip": limits.max_connections_per_ip,
+    }
+    found = [
+        f"limits.{name} {value}"
+        for name, value in parts.items()
+        if value is not None
+        and value > limits.max_connections
+        and (name not in limits.yielding or limits.is_set(name))
+    ]
+    if found:
+        why = f"limits.max_connections is {limits.max_connections}, so that these are never reached"
+        yield Gap("bounds_without_effect", f"{why}: {_BOUND_REMEDY}", {"bounds": found})
 
 
 def name_gaps(limits: QuotaLimits) -> Iterator[Gap]:

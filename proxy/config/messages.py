@@ -31,7 +31,8 @@ def mistake(root: type[BaseModel], detail: Mapping[str, Any], *, shows_value: bo
         case "missing":
             section = section_at(root, path[:-1])
             field = section.model_fields.get(str(path[-1])) if section else None
-            return f"missing; it is required: {field.description}" if field else "missing; it is required"
+            described = field.description if field else None
+            return f"missing; it is required: {described}" if described else "missing; it is required"
         case "extra_forbidden":
             section = section_at(root, path[:-1])
             return unknown_key_message(str(path[-1]), section.model_fields if section else ())
@@ -61,6 +62,10 @@ def mistake(root: type[BaseModel], detail: Mapping[str, Any], *, shows_value: bo
         case "tuple_type":
             brackets = f"; write [{value}]" if isinstance(value, str) and value.strip() else ""
             return f"must be a list of entries (each begins with `- `){is_shown}{brackets}"
+        case "dict_type":
+            given = "is blank; leave it out, or give entries" if value is None else f"is {shown(value)}"
+            then = f"; {given}" if shows_value else ""
+            return f"must be a mapping of names to values, such as {{name: value}}{then}"
         case "model_type":
             section = section_at(root, path)
             keys = ", ".join(section.model_fields) if section else ""

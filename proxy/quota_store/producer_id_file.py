@@ -56,6 +56,9 @@ class ProducerIdFile:
 
     def __init__(self, path: Path, scope: str) -> None:
         """`scope`: the brokers behind. Raises ConfigError if no file could ever be written there."""
+        problem = unusable(path)
+        if problem:
+            raise ConfigError([Problem(problem, path=_KEY)])
         self._path = path
         self._file = PrivateFile(path)
         self._scope = scope
@@ -64,9 +67,6 @@ class ProducerIdFile:
         """how often each; never falls"""
         self.last_written_unix_s = 0.0
         """when the state that the file holds was taken; 0: nothing was written yet"""
-        problem = unusable(path)
-        if problem:
-            raise ConfigError([Problem(problem, path=_KEY)])
 
     def restore(self, quota: ProducerIdQuota) -> None:
         """Take over what the file holds; `quota` must be new. Blocks; never fails but by beginning empty."""

@@ -41,12 +41,12 @@ class QuotaCopy:
 
     def __init__(self, path: Path, topic: str) -> None:
         """Raises ConfigError if no file could ever be written there."""
-        self._path = path
-        self._file = PrivateFile(path)
-        self._topic = topic
         problem = unusable(path)
         if problem:
             raise ConfigError([Problem(problem, path=_KEY)])
+        self._path = path
+        self._file = PrivateFile(path)
+        self._topic = topic
 
     def read(self) -> Copied | None:
         """What the file holds; None: there is none, or none of use. Blocks."""

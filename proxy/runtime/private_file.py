@@ -17,6 +17,7 @@ class PrivateFile:
     __slots__ = ("_beside", "_lock", "_taken", "_written", "path")
 
     def __init__(self, path: Path) -> None:
+        """`path`: one that is not `unusable`. Raises ValueError for one that has no name (`.`, `/`)."""
         self.path = path
         self._beside = path.with_name(f".{path.name}.new")
         self._lock = threading.Lock()

@@ -86,6 +86,11 @@ def digest_of(token: str) -> bytes:
     return hashlib.sha256(token.encode(errors="replace")).digest()
 
 
+def is_one_token(text: str) -> bool:
+    """What a header can carry as a token: visible ASCII. Of two lines neither would open the page."""
+    return bool(text) and all("!" <= character <= "~" for character in text)
+
+
 def host_name(host: str) -> str:
     """The name in a Host header, without its port: `[::1]:9308` → `::1`."""
     host = host.strip().lower()

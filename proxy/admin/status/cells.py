@@ -37,6 +37,11 @@ def text(name: str) -> str:
     return f"<bdi>{escape(printable(name))}</bdi>"
 
 
+def words(label: str) -> str:
+    """A label that may be broken at its underscores, where a column is narrow."""
+    return escape(label).replace("_", "_<wbr>")
+
+
 def named(name: str) -> str:
     """The same of a name that may be empty."""
     return text(name) if name else '<span class="soft">(none)</span>'
@@ -55,13 +60,13 @@ def principal_row(row: Principal, link: str) -> str:
     throttled = row.throttled_connections
     some = f' <span class="soft">({throttled:,} throttled)</span>' if throttled else ""
     cells = (
-        ("", f"{escape(row.quota)}{shadow}"),
+        ("", f"{words(row.quota)}{shadow}"),
         ("num", used(row.used, row.unit)),
         ("num", amount(row.limit, row.unit)),
         ("", use(row)),
         ("num", delayed(row)),
         ("num", throttle(row)),
-        ("", escape(row.rule) or NONE),
+        ("", words(row.rule) or NONE),
         ("num", f"{row.connections:,}{some}"),
         ("", curve(row.history) if row.history else NONE),
     )
@@ -157,7 +162,7 @@ def event_row(row: Event) -> str:
     cells = (
         ("num", f'<time datetime="{escape(row.began)}">{clock(row.began)}</time>'),
         ("", state),
-        ("", f'{escape(row.quota)} <span class="soft">{escape(row.rule)}</span>'),
+        ("", f'{words(row.quota)} <span class="soft">{words(row.rule)}</span>'),
         ("num", duration(row.lasted_s * 1000.0) or "0 ms"),
         ("num", delays),
         ("num", f"{row.refused:,}" if row.refused else NONE),
@@ -194,7 +199,7 @@ def producer_ids_row(row: ProducerIdsOf) -> str:
     shadow = ' <span class="tag plain">shadow</span>' if row.shadow else ""
     waits = f'<span class="tag bad">{row.waiting:,} for {duration(row.delay_ms) or "0 ms"}</span>'
     cells = (
-        ("", f"{escape(row.rule) or NONE}{shadow}"),
+        ("", f"{words(row.rule) or NONE}{shadow}"),
         ("num", f"{amount(row.limit, 'new producer ids per hour')}"),
         ("num", f"{row.known:,}"),
         ("num", new),

@@ -30,6 +30,7 @@ function printable(name) {
   });
 }
 const text = (name) => h("bdi", null, printable(name));
+const label = (words) => words.split(/(?<=_)/).flatMap((part, at) => (at ? [h("wbr"), part] : [part]));
 const soft = (words) => h("span", { class: "soft" }, words);
 const named = (name) => (name ? text(name) : soft("(none)"));
 const tag = (kind, words) => h("span", { class: `tag ${kind}` }, words);
@@ -132,13 +133,13 @@ function told(history) {
 function principalRow(one) {
   const throttled = one.throttled_connections;
   return row(one.id, h("a", { href: `${address({ bucket: one.id })}#why` }, text(one.who)), [
-    ["", one.quota, ...(one.shadow ? [" ", tag("plain", "shadow")] : [])],
+    ["", ...label(one.quota), ...(one.shadow ? [" ", tag("plain", "shadow")] : [])],
     ["num", used(one.used, one.unit)],
     ["num", amount(one.limit, one.unit)],
     ["", use(one)],
     ["num", ...delayed(one)],
     ["num", ...throttle(one)],
-    ["", one.rule || none()],
+    ["", ...(one.rule ? label(one.rule) : [none()])],
     ["num", count(one.connections), ...(throttled ? [" ", soft(`(${count(throttled)} throttled)`)] : [])],
     ["", one.history ? curve(one.history) : none()],
   ]);
@@ -150,7 +151,7 @@ function eventRow(one) {
   return row(`${one.began} ${one.quota} ${one.who}`, text(one.who), [
     ["num", h("time", { datetime: one.began }, clock(one.began))],
     ["", state],
-    ["", `${one.quota} `, soft(one.rule)],
+    ["", ...label(`${one.quota} `), h("span", { class: "soft" }, ...label(one.rule))],
     ["num", took(one.lasted_s * 1000)],
     ["num", `${count(one.delays)} `, soft(`(${took(one.delayed_s * 1000)})`)],
     ["num", one.refused ? count(one.refused) : none()],
@@ -186,7 +187,7 @@ function idsRow(one) {
   const waits = one.waiting ? tag("bad", `${count(one.waiting)} for ${took(one.delay_ms)}`) : none();
   const fresh = one.new === null ? [none()] : [`${count(one.new)} `, soft(`in ${took(one.new_span_s * 1000)}`)];
   return row(`${one.user} ${one.shadow ? "True" : "False"}`, named(one.user), [
-    ["", one.rule || none(), ...(one.shadow ? [" ", tag("plain", "shadow")] : [])],
+    ["", ...(one.rule ? label(one.rule) : [none()]), ...(one.shadow ? [" ", tag("plain", "shadow")] : [])],
     ["num", amount(one.limit, "new producer ids per hour")],
     ["num", count(one.known)],
     ["num", ...fresh],

@@ -9,7 +9,7 @@ from pathlib import Path
 from time import time
 from typing import Final
 
-from sluice.proxy.admin.status.access import digest_of
+from sluice.proxy.admin.status.access import digest_of, is_one_token
 from sluice.proxy.config.admin import StatusOptions
 from sluice.proxy.runtime.file_work import within
 from sluice.proxy.runtime.log import get_logger
@@ -79,7 +79,10 @@ def _read(path: Path) -> bytes:
         raise ConfigError([Problem(message, source=str(path))]) from None
     except UnicodeDecodeError:
         raise ConfigError([Problem("the status page's token is not UTF-8", source=str(path))]) from None
-    if not MIN_TOKEN <= len(token) <= MAX_TOKEN or not token.isascii() or " " in token:
-        message = f"the status page's token must have {MIN_TOKEN} to {MAX_TOKEN} ASCII characters, no blanks"
+    if not MIN_TOKEN <= len(token) <= MAX_TOKEN or not is_one_token(token):
+        message = (
+            f"the status page's token must be one line of {MIN_TOKEN} to {MAX_TOKEN} ASCII characters, "
+            "without blanks, and the file holds it alone"
+        )
         raise ConfigError([Problem(message, source=str(path))])
     return digest_of(token)

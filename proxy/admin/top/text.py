@@ -16,6 +16,7 @@ SHORT_UNITS: Final = {
     IDS_PER_HOUR: "ids/h",
     "new connections per second": "connections/s",
 }
+_COUNTED: Final = ("partitions", "connections")
 _SI: Final = ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"))
 LEAST_SHARE: Final = 0.01
 """below it a share is told as less than that"""
@@ -35,6 +36,13 @@ def amount(value: float, unit: str) -> str:
                 return f"{value / factor:,.2f} {name}"
         return f"{value:,.0f} B/s"
     return f"{number(value, 4)} {SHORT_UNITS.get(unit, unit)}"
+
+
+def brief(text: str) -> str:
+    """Of an amount beside its quota's name, which says what is counted: `12 connections/s` → `12/s`."""
+    for counted in _COUNTED:
+        text = text.replace(f" {counted}/s", "/s")
+    return text
 
 
 def used(value: float, unit: str) -> str:

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from sluice.proxy.admin.top.text import BYTES_PER_S, amount, duration
-from sluice.proxy.admin.top.view import Column, table_of
+from sluice.proxy.admin.top.view import LEAST, WHO_KEEPS, Column, quota_column, table_of
 from sluice.quotas.names import printable
 
 _PEER_FROM: Final = 72
@@ -49,14 +49,14 @@ def _delay(row: Mapping[str, Any]) -> str:
 
 
 _COLUMNS: Final = (
-    Column("user/client-id", _who, is_figure=False, gives_way=True),
-    Column("peer", lambda row: printable(row["peer"]), _PEER_FROM, is_figure=False, gives_way=True),
+    Column("user/client-id", _who, is_figure=False, keeps=WHO_KEEPS),
+    Column("peer", lambda row: printable(row["peer"]), _PEER_FROM, is_figure=False, keeps=LEAST),
     Column("in", lambda row: amount(row["bytes_in_per_s"], BYTES_PER_S)),
     Column("out", lambda row: amount(row["bytes_out_per_s"], BYTES_PER_S)),
     Column("requests/s", lambda row: f"{row['requests_per_s']:,.0f}", _REQUESTS_FROM),
     Column("in flight", lambda row: f"{row['in_flight']:,}", _IN_FLIGHT_FROM),
     Column("waits for", _delay),
-    Column("quota", lambda row: str(row["throttled_by"]), _STATE_FROM, is_figure=False),
-    Column("client", lambda row: printable(row["software"]), _SOFTWARE_FROM, is_figure=False, gives_way=True),
+    quota_column(lambda row: str(row["throttled_by"]), _STATE_FROM),
+    Column("client", lambda row: printable(row["software"]), _SOFTWARE_FROM, is_figure=False, keeps=LEAST),
     Column("state", lambda row: row["state"].replace("_", " "), _STATE_FROM, is_figure=False),
 )

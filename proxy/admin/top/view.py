@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from sluice.proxy.admin.top.text import amount, duration, share, used, who
+from sluice.proxy.admin.top.text import amount, brief, duration, share, used, who
 from sluice.quotas.names import printable
 
 _SHOWN_CONNECTIONS: Final = 3
@@ -26,8 +26,12 @@ _CONNECTIONS_FROM: Final = 170
 _BETWEEN: Final = 3
 """characters between two columns"""
 _EDGES: Final = 2
-_LEAST: Final = 5
-"""characters of a name"""
+WHO_KEEPS: Final = 20
+"""characters of who it is, which is what the table is for, before anything else is cut below its least"""
+QUOTA_KEEPS: Final = 8
+"""`conne…on` and `contr…on` can be told apart"""
+LEAST: Final = 5
+"""characters of any name"""
 _COMMAND: Final = "sluice quotas explain "
 """in the last line of a row's reasons"""
 _NEAR: Final = 0.8
@@ -80,6 +84,8 @@ def table_of(
     """A row a line; of the columns those that `width` characters have room for."""
     columns = [column for column in all_columns if width >= column.from_width]
     cells = [[column.cell(row) for column in columns] for row in rows]
+    if _is_crowded(columns, cells, width):
+        cells = [[(column.brief or column.cell)(row) for column in columns] for row in rows]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     widths = _widths(columns, cells, width)
     for column, column_width in zip(columns, widths, strict=True):
@@ -108,19 +114,45 @@ def _style(row: Mapping[str, Any]) -> str | None:
     return "red" if is_throttled else "yellow" if row["utilisation"] >= _NEAR else None
 
 
-def _widths(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int) -> list[int]:
-    """Figures have what they need; names share what is left, and no more than they need."""
-    needed = [
+def _needed(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> list[int]:
+    """Characters of each column, were there room for all."""
+    return [
         max(cell_len(text) for text in (column.title, *texts))
         for column, *texts in zip(columns, *cells, strict=True)
     ]
-    left = width - _EDGES - _BETWEEN * (len(columns) - 1)
-    left -= sum(need for column, need in zip(columns, needed, strict=True) if not column.gives_way)
+
+
+def _room(columns: Sequence[Column], width: int) -> int:
+    return width - _EDGES - _BETWEEN * (len(columns) - 1)
+
+
+def _is_crowded(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int) -> bool:
+    """A name would have to be shorter than it keeps, if all else stood there whole."""
+    needed = _needed(columns, cells)
+    kept = (
+        min(need, column.keeps) if column.keeps and not column.is_first_cut else need
+        for column, need in zip(columns, needed, strict=True)
+    )
+    return sum(kept) > _room(columns, width)
+
+
+def _widths(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int) -> list[int]:
+    """Figures have what they need; names share what is left, and no more than they need. What is cut first
+    is, so far as the others do not have what they keep."""
+    needed = _needed(columns, cells)
+    keeps = [min(column.keeps, need) for column, need in zip(columns, needed, strict=True)]
+    left = _room(columns, width) - sum(need for need, kept in zip(needed, keeps, strict=True) if not kept)
     giving = sorted(
-        (index for index, column in enumerate(columns) if column.gives_way), key=lambda index: needed[index]
+        (index for index, kept in enumerate(keeps) if kept),
+        key=lambda index: (not columns[index].is_first_cut, needed[index]),
     )
     for number, index in enumerate(giving):
-        needed[index] = max(min(needed[index], left // (len(giving) - number)), _LEAST)
+        later = giving[number + 1 :]
+        is_first_cut = columns[index].is_first_cut
+        share = left if is_first_cut else left // (len(later) + 1)
+        room = min(max(share, keeps[index]), left - sum(keeps[other] for other in later))
+        least = keeps[index] if is_first_cut else min(LEAST, needed[index])
+        needed[index] = max(min(needed[index], room), least)
         left -= needed[index]
     return needed
 
@@ -144,21 +176,35 @@ class Column(NamedTuple):
     cell: Callable[[Mapping[str, Any]], str]
     from_width: int = 0
     is_figure: bool = True
-    gives_way: bool = False
-    """it is cut where there is too little room"""
+    keeps: int = 0
+    """characters, while there is room for so many; 0: it is never cut"""
+    is_first_cut: bool = False
+    brief: Callable[[Mapping[str, Any]], str] | None = None
+    """the same in fewer characters, where there is too little room"""
+
+
+def quota_column(cell: Callable[[Mapping[str, Any]], str], from_width: int = 0) -> Column:
+    """Which quota it is; cut before who it is."""
+    return Column("quota", cell, from_width, is_figure=False, keeps=QUOTA_KEEPS, is_first_cut=True)
 
 
 _COLUMNS: Final = (
-    Column("who", lambda row: who(row["bucket"]), is_figure=False, gives_way=True),
-    Column("quota", lambda row: row["quota"] + (" (shadow)" if row["shadow"] else ""), is_figure=False),
+    Column("who", lambda row: who(row["bucket"]), is_figure=False, keeps=WHO_KEEPS),
+    quota_column(lambda row: row["quota"] + (" (shadow)" if row["shadow"] else "")),
     Column("rule", lambda row: str(row["rule"]), _RULE_FROM, is_figure=False),
-    Column("limit", lambda row: amount(row["limit"], row["unit"]), _LIMIT_FROM),
-    Column("used", lambda row: used(row["used"], row["unit"]), _USED_FROM),
+    Column(
+        "limit", lambda row: amount(row["limit"], row["unit"]), _LIMIT_FROM,
+        brief=lambda row: brief(amount(row["limit"], row["unit"])),
+    ),
+    Column(
+        "used", lambda row: used(row["used"], row["unit"]), _USED_FROM,
+        brief=lambda row: brief(used(row["used"], row["unit"])),
+    ),
     Column("of limit", lambda row: f"{row['utilisation']:,.0%}", _SHARE_FROM),
     Column("delayed", lambda row: share(row["delayed_share_1m"])),
     Column("owes", lambda row: duration(row["delay_ms"]), _OWES_FROM),
     Column(
         "throttled", lambda row: f"{row['throttled_connections']:,}/{row['connections']:,}", _THROTTLED_FROM
     ),
-    Column("connections", _connections, _CONNECTIONS_FROM, is_figure=False, gives_way=True),
-)
+    Column("connections", _connections, _CONNECTIONS_FROM, is_figure=False, keeps=LEAST),
+)  # fmt: skip

@@ -49,6 +49,10 @@ def test_every_mistake_is_told_with_its_key_and_line() -> None:
     assert [line.partition(": ")[0] for line in problems_of(bad)] == ["costs.yaml:4", "costs.yaml:5"]
 
 
+def test_a_file_of_another_kind_lacks_what_is_required() -> None:
+    assert "costs.yaml: costs: missing; it is required" in problems_of("a: 1")
+
+
 def test_an_api_that_kafka_does_not_have_is_refused() -> None:
     assert "costs.yaml:5" in problems_of(GOOD.replace("Fetch, versions: 4-12", "Fetsch"))[0]
 

@@ -198,3 +198,18 @@ def test_a_nul_in_the_quota_files_name_is_told_as_other_mistakes_are(
     assert (code, out) == (2, "")
     nul = "must not hold the character NUL (\\0), which no file, host or name can have"
     assert err == f"sluice.yaml:2: quotas.file: {nul}\n"
+
+
+def test_bounds_that_are_never_reached_are_warned_of_where_somebody_has_set_them(
+    sluice: Sluice, folder: Path
+) -> None:
+    base = (folder / "sluice.yaml").read_text()
+    (folder / "sluice.yaml").write_text(base + "limits: {max_connections: 10}\n")
+    assert "bounds without effect" not in sluice("check", "sluice.yaml")[1]
+    above = "max_unauthenticated_connections: 1000, max_connections_per_user: 10, max_connections_per_ip: 11"
+    (folder / "sluice.yaml").write_text(base + f"limits: {{max_connections: 10, {above}}}\n")
+    code, out, err = sluice("check", "sluice.yaml")
+    assert (code, err) == (0, "")
+    (told,) = (line for line in out.splitlines() if "bounds without effect" in line)
+    assert "(limits.max_unauthenticated_connections 1000, limits.max_connections_per_ip 11)" in told
+    assert "limits.max_connections is 10" in told

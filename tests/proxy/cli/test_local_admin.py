@@ -26,12 +26,12 @@ def test_what_is_no_url_is_refused(sluice: Sluice, command: tuple[str, ...], url
     assert err.startswith("--url: must be such as http://127.0.0.1:9308, is ")
 
 
-@pytest.mark.parametrize("token", ["a\nb", "€"])
+@pytest.mark.parametrize("token", ["a\nb", "€", "a b", "a\tb", "a\u200bb", ""])
 def test_a_token_that_no_header_can_have_is_refused(folder: Path, sluice: Sluice, token: str) -> None:
     (folder / "token").write_text(token)
     code, out, err = sluice("top", "--once", "--url", "http://127.0.0.1:1", "--token-file", "token")
     assert (code, out) == (1, "")
-    assert err == "token: must be a token alone: one line of ASCII\n"
+    assert err == "token: must be a token alone: one line of ASCII without blanks\n"
 
 
 def test_who_does_not_speak_http_is_told(sluice: Sluice) -> None:

@@ -132,7 +132,18 @@ def test_a_tokens_file_is_followed_and_a_bad_one_leaves_the_last_good_in_force(t
     put(file, "another-token-of-some-length", 2_000)
     token.look()
     assert token.digest == digest_of("another-token-of-some-length")
-    for number, bad in enumerate(("short", "", "with a blank in its middle", "ünïcödé-is-not-in-headers")):
+    for number, bad in enumerate(
+        (
+            "short",
+            "",
+            "with a blank in its middle",
+            "ünïcödé-is-not-in-headers",
+            "a-token-of-some-length\nanother-token-of-some-length",
+            "a-token-of-some-length\tits-name",
+            "a-token-of-some\x7flength",
+            "\ufeffa-token-of-some-length",
+        )
+    ):
         put(file, bad, 3_000 + number)
         token.look()
         assert token.digest == digest_of("another-token-of-some-length")
@@ -151,9 +162,13 @@ def test_a_tokens_file_is_followed_and_a_bad_one_leaves_the_last_good_in_force(t
     ("content", "message"),
     [
         (None, "cannot read the status page's token: no such file or directory"),
-        (b"short-secret", "must have 16 to 4096 ASCII characters"),
+        (b"short-secret", "must be one line of 16 to 4096 ASCII characters"),
         (b"\xff\xfe-not-utf-8-at-all", "is not UTF-8"),
-        (b"x" * 5_000, "must have 16 to 4096 ASCII characters"),
+        (
+            b"one-secret-of-a-good-length\r\nsecret-of-another-line\n",
+            "without blanks, and the file holds it alone",
+        ),
+        (b"x" * 5_000, "must be one line of 16 to 4096 ASCII characters"),
     ],
 )
 def test_a_token_that_cannot_be_used_is_an_error_of_start_that_does_not_show_it(

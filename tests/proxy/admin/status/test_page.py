@@ -38,7 +38,7 @@ from testkit.proxy.status_feed import HOSTILE, Feed
 
 FOLDER = Path(sluice.proxy.admin.status.__file__).parent
 NO_QUESTION = PageQuery()
-VOID = {"meta", "link", "input", "br", "img"}
+VOID = {"meta", "link", "input", "br", "img", "wbr"}
 PLAN = Plan(
     state="shown",
     name="2026-11-20-1",
@@ -294,3 +294,15 @@ def test_what_followers_are_behind_on_is_shown_with_its_end_and_found_by_topic()
     assert row.ends_in_s is not None
     assert follower.ends_in_s is not None
     assert 0.0 < row.ends_in_s < follower.ends_in_s
+
+
+def test_rules_and_quotas_may_be_broken_at_their_underscores_and_who_it_is_has_room(feed: Feed) -> None:
+    """Else a bucket of `default_user_default_client` pushes its curve out of a page of 1,400 px, and who it
+    is stands there in pieces."""
+    html = page(feed)
+    assert "default_<wbr>user" in html
+    assert "controller_<wbr>mutation" in html
+    script, style = ((FOLDER / f"status_{name}").read_text() for name in ("cells.js", "page.css"))
+    assert 'h("wbr")' in script
+    assert "tbody th.name { min-width: 14em; }" in style
+    assert not re.search(r"^tbody th \{[^}]*min-width", style, re.M), "passed over: .name goes before it"

@@ -194,7 +194,7 @@ def port() -> Iterator[tuple[int, list[str]]]:
         def do_GET(self) -> None:
             paths.append(self.path)
             body = b"no JSON" if "rows=13" in self.path else json.dumps(SNAPSHOT).encode()
-            refused = "rows=17" in self.path and self.headers["authorization"] != "Bearer the token"
+            refused = "rows=17" in self.path and self.headers["authorization"] != "Bearer the-token"
             if refused:
                 body = b'{"detail": "The token is missing."}'
             self.send_response(401 if refused else 200)
@@ -273,7 +273,7 @@ def test_a_token_goes_with_it_and_its_lack_is_told(
     assert run(monkeypatch, "--json", "--rows", "17", "--url", url) == 1
     assert "401: The token is missing." in capsys.readouterr().err
     file = tmp_path / "token"
-    file.write_text("the token\n")
+    file.write_text("the-token\n")
     assert run(monkeypatch, "--json", "--rows", "17", "--url", url, "--token-file", str(file)) == 0
     assert json.loads(capsys.readouterr().out) == SNAPSHOT
     assert run(monkeypatch, "--url", url, "--token-file", str(tmp_path / "none")) == 1
@@ -330,6 +330,34 @@ def test_keys_sort_and_explain_and_quit_and_leave_the_terminal_as_it_was(port: t
 def test_who_it_is_stays_readable_on_a_narrow_terminal(width: int) -> None:
     row = {**ROW, "bucket": {"user": "ANONYMOUS"}}
     assert " user ANONYMOUS " in shown({**SNAPSHOT, "rows": [row]}, width=width)
+
+
+@pytest.mark.parametrize("width", [66, 78, 80, 100, 112, 130])
+@pytest.mark.parametrize(
+    ("quota", "unit", "limit"),
+    [
+        ("connection_creation", "new connections per second", "12.5/s"),
+        ("controller_mutation", "partitions created or deleted per second", "12.5/s"),
+        ("producer_ids", IDS_PER_HOUR, "12.5 ids/h"),
+    ],
+)
+def test_who_it_is_stays_readable_beside_the_longest_names_of_quotas(
+    width: int, quota: str, unit: str, limit: str
+) -> None:
+    long = {**ROW, "quota": quota, "unit": unit, "limit": 12.5, "used": 12.5, "bucket": {"user": "ANONYMOUS"}}
+    others = {**ROW, "bucket": {"user": "orders", "client-id": "checkout-7"}}
+    lines = shown({**SNAPSHOT, "rows": [long, others]}, width=width).splitlines()
+    (first,) = (line for line in lines if " user ANONYMOUS " in line)
+    assert limit in first
+    (second,) = (line for line in lines if " user orders" in line)
+    assert len(second.split("  ")[0].strip()) >= 18
+    assert "1.05 MB/s" in second
+
+
+def test_quotas_and_units_are_whole_where_there_is_room() -> None:
+    row = {**ROW, "quota": "connection_creation", "unit": "new connections per second", "limit": 12.0}
+    line = " ".join(shown({**SNAPSHOT, "rows": [row]}, width=211).split())
+    assert "connection_creation user_client 12 connections/s" in line
 
 
 def test_the_command_among_the_reasons_is_not_broken_by_the_width() -> None:
