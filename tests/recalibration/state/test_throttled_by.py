@@ -133,8 +133,9 @@ def test_what_was_held_or_muted_in_the_window_before_its_bytes_is_throttled(
 ) -> None:
     """Half of a request before the edge of a window and half behind it: the bytes were free, and by six such
     requests a night a limit of 10 kB/s rose to 2.9 MB/s in twelve."""
-    own = {"api_class": RATES[kind].get("api_class", "produce")}
-    begun = row(0, **own, **({"holds": 1} if held_ms else {"mutes": 1}))
+    own: dict[str, Any] = {"api_class": RATES[kind].get("api_class", "produce")}
+    own["holds" if held_ms else "mutes"] = 1
+    begun = row(0, **own)
     finished = row(1, **RATES[kind], throttle_ms=5_000.0, held_ms=held_ms)
     assert throttled(spark, tmp_path, begun, finished) == {kind: {1_600.0}}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -169,7 +170,7 @@ def test_what_could_not_be_written_leaves_nothing_beside_it(
 
     monkeypatch.setattr(os, "fsync", full)
     item = Replaced((("user", "alice"),), KEY, 900.0, 1_000.0)
-    writes = {
+    writes: dict[str, Callable[[], object]] = {
         "rollback.json": lambda: PlanRecord(tmp_path / file).add("place", [item]),
         "rolled_back.json": lambda: add_rolled_back(tmp_path, [('{"user": "alice"}', KEY)], TODAY),
     }
