@@ -26,8 +26,12 @@ WINDOW_MS: Final = 10_000
 HEARTBEAT_CLASS: Final = "heartbeat"
 HEARTBEAT_END_CLASS: Final = "heartbeat_end"
 """of the last one of a proxy that ended in order: what comes after it is no hole in the log"""
+HEARTBEAT_CLASSES: Final = (HEARTBEAT_CLASS, HEARTBEAT_END_CLASS)
 NAMELESS: Final = "?"
 """the proxy of rows that tell none; not "", by which the job means all proxies together"""
+FILE_PART: Final = "file_part"
+FILE_PARTS: Final = "file_parts"
+"""columns of heartbeats: each part of a file that was cut has those of all, so that none is lost unnoticed"""
 ROLLUP: Final = "rollup"
 REQUESTS: Final = "requests"
 
@@ -177,6 +181,18 @@ ROLLUP_COLUMNS: Final = (
         "ms for which request_percentage muted connections, summed; not in throttle_ms; to 1/1024 ms",
     ),
     Column("producer_id_holds", _I, "those of `holds` that were for producer ids"),
+    Column(
+        FILE_PART,
+        _I,
+        "of a heartbeat of a file that was cut into several: which of them this is, from 1 on; else 0",
+        0,
+    ),
+    Column(
+        FILE_PARTS,
+        _I,
+        "of a heartbeat of a file that was cut into several: how many these are; else 0",
+        0,
+    ),
 )
 
 REQUEST_COLUMNS: Final = (

@@ -301,20 +301,6 @@ def encoded(table_name: str, table: pa.Table) -> memoryview:
     return memoryview(out.getvalue())
 
 
-def encoded_within(table_name: str, table: pa.Table, max_bytes: int) -> list[tuple[int, memoryview]]:
-    """(rows, file) of as few halves as fit into `max_bytes` each; a single row is never cut."""
-    data = encoded(table_name, table)
-    if len(data) <= max_bytes or table.num_rows == 1:
-        return [(table.num_rows, data)]
-    half = table.num_rows // 2
-    for index, column in enumerate(TABLES[table_name]):
-        if column.type is ColumnType.TEXT:  # else each half would carry the names of both
-            field = pa.field(column.name, pa.string(), nullable=column.may_be_null)
-            table = table.set_column(index, field, table.column(index).cast(pa.string()))
-    first, second = table.slice(0, half), table.slice(half)
-    return encoded_within(table_name, first, max_bytes) + encoded_within(table_name, second, max_bytes)
-
-
 def warm_up() -> None:
     """Have pyarrow set up what its first use sets up, which takes some tenths of a second.
 

@@ -325,7 +325,7 @@ class AccessEncoder:
                 self._losses.failed(error)
 
     def _finish(self, part: _Part) -> None:
-        from sluice.proxy.access_log.columns import encoded_within
+        from sluice.proxy.access_log.cut_files import encoded_within
 
         del self._parts[part.table, part.hour]
         rows = part.cells.rows

@@ -18,11 +18,23 @@ from sluice.quotas.files.config_error import shown
 from sluice.recalibration.log.reader import LogFolder
 from sluice.recalibration.policy.holes import SHORT_WINDOWS, WINDOWS_OF_A_DAY, Beats, first_window
 from sluice.recalibration.state.json_files import read_json, write_json
-from sluice.usage.access_record import HEARTBEAT_CLASS, HEARTBEAT_END_CLASS, NAMELESS, WINDOW_MS
+from sluice.usage.access_record import (
+    FILE_PART,
+    FILE_PARTS,
+    HEARTBEAT_CLASS,
+    HEARTBEAT_END_CLASS,
+    NAMELESS,
+    WINDOW_MS,
+)
 from sluice.usage.index import OTHER_CLASS
 
 _FOLDER: Final = "beats"
-_LAST_BEFORE: Final = "LAG({}) OVER (PARTITION BY proxy, crowded ORDER BY window)"
+_LAST_BEFORE: Final = "LAG({}) OVER (PARTITION BY proxy, crowded, is_whole ORDER BY window)"
+_PART: Final = f"IF({FILE_PARTS} > 1, STRUCT({FILE_PARTS} AS of, {FILE_PART} AS part), NULL)"
+_IS_WHOLE: Final = (
+    "SIZE(parts) = AGGREGATE(ARRAY_DISTINCT(TRANSFORM(parts, p -> p.of)), 0L, (sum, of) -> sum + of)"
+)
+"""each part of its file is there: where a proxy was started anew, of both its files"""
 _CROWDED: Final = f"(api_class = '{OTHER_CLASS}' AND user = '')"
 """the row of what had no row of its own"""
 
@@ -30,7 +42,9 @@ _CROWDED: Final = f"(api_class = '{OTHER_CLASS}' AND user = '')"
 def beats_of(rows: DataFrame) -> dict[str, Beats]:
     """`rows`: the roll-up of a date. Empty: no proxy of its log writes heartbeats.
 
-    Those of a file without proxies' names tell of no proxy: its log is judged by its hours (coverage.py).
+    A window of whose rows some are lost (a part of a file that was cut, proxy/access_log/cut_files.py) is as
+    one without heartbeat. Those of a file without proxies' names tell of no proxy: its log is judged by its
+    hours (coverage.py).
     """
     beats = (
         rows.where(
@@ -42,37 +56,52 @@ def beats_of(rows: DataFrame) -> dict[str, Beats]:
             f"window_start_ms DIV {WINDOW_MS} AS window",
             f"CAST(api_class = '{HEARTBEAT_END_CLASS}' AS INT) AS ended",
             f"{_CROWDED} AS crowded",
+            f"{_PART} AS part",
         )
         .groupBy("proxy", "crowded", "window")
-        .agg(f.max("ended").alias("ended"))
+        .agg(f.max("ended").alias("ended"), f.collect_set("part").alias("parts"))
+        .selectExpr("*", f"{_IS_WHOLE} AS is_whole")
         .selectExpr(
             "*", f"{_LAST_BEFORE.format('window')} AS before", f"{_LAST_BEFORE.format('ended')} AS was_ended"
         )
     )
     is_hole = f"IF(crowded, window > before + 1 + {SHORT_WINDOWS}, window > before + 1 AND was_ended = 0)"
-    hole = f"IF({is_hole}, STRUCT(before + 1 AS first, window - 1 AS last), NULL)"
+    hole = f"IF(is_whole AND {is_hole}, STRUCT(before + 1 AS first, window - 1 AS last), NULL)"
     found = (
         beats.groupBy("proxy", "crowded")
         .agg(
             f.min("window").alias("first"),
             f.max("window").alias("last"),
             f.max_by("ended", "window").alias("ended"),
+            f.expr("MIN(IF(is_whole, window, NULL))").alias("first_whole"),
+            f.expr("MAX(IF(is_whole, window, NULL))").alias("last_whole"),
             f.sort_array(f.collect_list(f.expr(hole))).alias("holes"),
         )
         .collect()
     )
-    crowded = {proxy: _between(first, last, holes) for proxy, is_it, first, last, _, holes in found if is_it}
+    crowded = {proxy: _between(first, last, holes) for proxy, is_it, first, last, *_, holes in found if is_it}
     return {
         proxy: Beats(
             first,
             last,
             bool(ended),
-            tuple((begin, end) for begin, end in holes),
+            _with_ends(first, last, first_whole, last_whole, holes),
             crowded.get(proxy, ()),
         )
-        for proxy, is_crowded, first, last, ended, holes in found
+        for proxy, is_crowded, first, last, ended, first_whole, last_whole, holes in found
         if not is_crowded
     }
+
+
+def _with_ends(
+    first: int, last: int, first_whole: int | None, last_whole: int | None, holes: Iterable[tuple[int, int]]
+) -> tuple[tuple[int, int], ...]:
+    """The holes, those before the first window and behind the last one that is whole among them."""
+    if first_whole is None or last_whole is None:
+        return ((first, last),)
+    inner = [(begin, end) for begin, end in holes]
+    found = [(first, first_whole - 1), *inner, (last_whole + 1, last)]
+    return tuple((begin, end) for begin, end in found if begin <= end)
 
 
 def _between(first: int, last: int, holes: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:

@@ -14,7 +14,21 @@ CONNECTION_CLASS: Final = "connection"
 _OTHERS: Final = "COALESCE(producer_id_holds, 0) + producer_ids_refused + COALESCE(request_mutes, 0)"
 """of a row's holds, refusals and mutes, those for producer ids and request time; a proxy that did not tell
 leaves null"""
-_OF_RATE: Final = f"holds + mutes + refusals - ({_OTHERS}) > 0"
+_FOR_IDS: Final = (
+    "producer_ids_new + producer_ids_forced + producer_ids_refused + COALESCE(producer_id_holds, 0) > 0"
+)
+"""of such a row's time some may be for producer ids: as much as its requests were held"""
+_FAR_ABOVE_S: Final = 2 * WINDOW_MS // 1000
+"""a row with as many seconds' bytes is of a window far above its limit: what waited there is taken to have
+waited for bytes, or a producer id beside them would hide that"""
+_WAITED: Final = (
+    "throttle_ms > held_ms OR throttle_ms > 0"
+    f" AND (NOT {_FOR_IDS} OR request_bytes > {_FAR_ABOVE_S} * producer_byte_rate)"
+)
+"""The time of a wait is told with the bytes, when the request is finished; its hold or mute when it begins.
+That may be in the window before: by holds and mutes alone such bytes, of which a client can send as many at
+once as it likes, were free."""
+_OF_RATE: Final = f"holds + mutes + refusals - ({_OTHERS}) > 0 OR COALESCE({_WAITED}, FALSE)"
 """something waited, or was refused, for the byte rate of the row's class; in rows of admin for mutations"""
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
@@ -207,6 +208,8 @@ def _write(file: Path, content: Mapping[str, Any]) -> None:
             os.fsync(new.fileno())
         os.replace(beside, file)
     except OSError as error:
+        with suppress(OSError):
+            beside.unlink()
         raise ConfigError([Problem(f"cannot be written: {in_words(error)}", source=str(file))]) from None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -88,6 +89,8 @@ class PlanRecord:
                     os.fsync(new.fileno())
                 os.replace(beside, self.file)
         except OSError as error:
+            with suppress(OSError):
+                beside.unlink()
             message = f"cannot be written: {in_words(error)}; name another with --record FILE"
             raise ConfigError([Problem(message, source=str(self.file))]) from None
         self._places = places

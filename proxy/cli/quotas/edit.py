@@ -33,8 +33,13 @@ _Edit: TypeAlias = tuple[int, int, str]
 """from, to, what stands there then"""
 _BOM: Final = "\ufeff"
 _LONG_MAX: Final = 2**63 - 1
-_NOT_IN_YAML: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
-"""JSON may have them in a text as they are; YAML takes them for damage, or for the end of a line"""
+_LAST_OF_FOUR_DIGITS: Final = 0xFFFF
+_NOT_IN_YAML: Final = re.compile(
+    "[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff"
+    "\xad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+"""JSON may have them in a text as they are. YAML takes the first for damage, or for the end of a line; the
+others are not seen, or have what stands behind them read from right to left, and a person reads this file."""
 
 
 def whom_of(item: Mapping[str, Any]) -> Whom:
@@ -258,7 +263,12 @@ def block_lines(entry: Entry) -> list[str]:
 
 def _shown(value: object) -> str:
     """As JSON that is YAML, too: clients choose their ids, and one must not stop the writing of all."""
-    return _NOT_IN_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
+    return _NOT_IN_YAML.sub(_escaped, json.dumps(value, ensure_ascii=False))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\u{code:04x}" if code <= _LAST_OF_FOUR_DIGITS else f"\\U{code:08x}"
 
 
 def _plain(entry: Entry) -> Entry:

@@ -17,7 +17,6 @@ from sluice.proxy.access_log.columns import (
     BadRows,
     FilePart,
     encoded,
-    encoded_within,
 )
 from sluice.usage.access_record import (
     CODES,
@@ -169,27 +168,6 @@ def test_columns_that_do_not_belong_together_are_refused() -> None:
         with pytest.raises(BadRows, match=told):
             part.add(bad)
     assert part.rows == 0
-
-
-def test_a_file_that_would_be_too_large_is_cut() -> None:
-    part = FilePart(ROLLUP)
-    part.add(
-        columns([row(client_id=f"{number * 7919:x}" * 20, request_bytes=number**3) for number in range(1000)])
-    )
-    table = part.finish()
-    whole = len(encoded(ROLLUP, table))
-    cut = encoded_within(ROLLUP, table, whole // 2)
-    assert len(cut) > 1
-    assert all(len(data) <= whole // 2 for _, data in cut)
-    assert sum(count for count, _ in cut) == 1000
-    names = [found["client_id"] for _, data in cut for found in read(bytes(data))]
-    assert sorted(names) == sorted(f"{number * 7919:x}" * 20 for number in range(1000))
-
-
-def test_a_single_row_is_never_cut() -> None:
-    part = FilePart(ROLLUP)
-    part.add(columns(rows(1)))
-    assert len(encoded_within(ROLLUP, part.finish(), 1)) == 1
 
 
 def test_its_size_in_memory_grows_with_rows_and_with_new_names() -> None:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
 from sluice.recalibration.log.reader import find_files, read_table
 from sluice.recalibration.policy.holes import Beats
 from sluice.recalibration.state.beats import beats_of, read_beats, write_beats
-from sluice.usage.access_record import HEARTBEAT_CLASS, HEARTBEAT_END_CLASS, ROLLUP_COLUMNS, heartbeat
+from sluice.usage.access_record import (
+    FILE_PART,
+    FILE_PARTS,
+    HEARTBEAT_CLASS,
+    HEARTBEAT_END_CLASS,
+    ROLLUP_COLUMNS,
+    heartbeat,
+)
 from testkit.access_log.access_logs import DAY, begin_ms, row, write
 
 NAMES = [column.name for column in ROLLUP_COLUMNS]
@@ -77,6 +86,42 @@ def test_windows_in_which_clients_had_no_row_of_their_own_are_stretches_of_their
     }
     write_beats(str(tmp_path / "out"), DAY, found)
     assert read_beats(str(tmp_path / "out"), DAY, 1) == {DAY: found}
+
+
+def cut(windows: Iterable[int], *parts: tuple[int, int], **given: Any) -> list[dict[str, object]]:
+    """Heartbeats of a file's parts that are there: (which, of how many)."""
+    return [
+        beat(window, **given) | {FILE_PART: part, FILE_PARTS: of} for window in windows for part, of in parts
+    ]
+
+
+def test_a_window_of_a_file_of_which_a_part_is_lost_is_in_a_hole(spark: SparkSession, tmp_path: Path) -> None:
+    rows = cut(range(6), (1, 2), (2, 2), (2, 2))
+    rows += [*cut(range(6, 12), (1, 3), (1, 3), (3, 3)), beat(12)]
+    rows.append(beat(9, is_last=True))  # started anew, and the file of before is lost in part
+    rows += cut(range(6), (1, 2), (1, 3), (2, 3), proxy="p2") + cut(range(6, 8), (2, 2), (1, 2), proxy="p2")
+    rows += cut([8], (1, 2), proxy="p2", is_last=True)
+    rows += cut(range(4), (2, 2), proxy="p3")
+    write(tmp_path, rows)
+    found = beats_of(read_table(spark, find_files(str(tmp_path), DAY), skip_damaged=False))
+    first = begin_ms(DAY) // 10_000
+    assert found == {
+        "p1": Beats(first, first + 12, False, ((first + 6, first + 11),)),
+        "p2": Beats(first, first + 8, True, ((first, first + 5), (first + 8, first + 8))),
+        "p3": Beats(first, first + 3, False, ((first, first + 3),)),
+    }
+    write_beats(str(tmp_path / "out"), DAY, found)
+    assert read_beats(str(tmp_path / "out"), DAY, 1) == {DAY: found}
+
+
+def test_heartbeats_of_files_that_do_not_tell_their_parts_are_whole(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write(tmp_path, [beat(0), beat(2)], without=(FILE_PART, FILE_PARTS))
+    write(tmp_path, cut([1], (1, 2), (2, 2)), "b.parquet")
+    found = beats_of(read_table(spark, find_files(str(tmp_path), DAY), skip_damaged=False))
+    first = begin_ms(DAY) // 10_000
+    assert found == {"p1": Beats(first, first + 2, False)}
 
 
 def test_the_classes_are_those_that_the_proxy_writes() -> None:

@@ -124,3 +124,29 @@ def test_a_log_that_does_not_tell_is_taken_as_before(spark: SparkSession, tmp_pa
     rows.append(row(2, api_class="metadata", **muted))
     found = throttled(spark, tmp_path, *rows, without=NEW)
     assert found == {"produce": {1_600.0}, "fetch": {1_600.0}, "request": {50.0}}
+
+
+@pytest.mark.parametrize("kind", few([*RATES], 1))
+@pytest.mark.parametrize("held_ms", [0.0, 5_000.0])
+def test_what_was_held_or_muted_in_the_window_before_its_bytes_is_throttled(
+    spark: SparkSession, tmp_path: Path, kind: str, held_ms: float
+) -> None:
+    """Half of a request before the edge of a window and half behind it: the bytes were free, and by six such
+    requests a night a limit of 10 kB/s rose to 2.9 MB/s in twelve."""
+    own: dict[str, Any] = {"api_class": RATES[kind].get("api_class", "produce")}
+    own["holds" if held_ms else "mutes"] = 1
+    begun = row(0, **own)
+    finished = row(1, **RATES[kind], throttle_ms=5_000.0, held_ms=held_ms)
+    assert throttled(spark, tmp_path, begun, finished) == {kind: {1_600.0}}
+
+
+def test_a_producer_id_beside_it_hides_no_wait_for_bytes(spark: SparkSession, tmp_path: Path) -> None:
+    """Held for its id alone; muted besides; more than any burst."""
+    limit: dict[str, Any] = {"producer_byte_rate": 1_000.0, "producer_ids_new": 1}
+    assert not throttled(
+        spark, tmp_path, row(1, request_bytes=8_000, throttle_ms=5_000.0, held_ms=5_000.0, **limit)
+    )
+    muted = row(1, request_bytes=8_000, throttle_ms=5_000.0, held_ms=4_000.0, **limit)
+    assert throttled(spark, tmp_path, muted) == {"produce": {1_600.0}}
+    large = row(1, request_bytes=80_000, throttle_ms=5_000.0, held_ms=5_000.0, **limit)
+    assert throttled(spark, tmp_path, large) == {"produce": {16_000.0}}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 
 from sluice.proxy.cli.plan.apply import apply_plan, apply_unattended, plan_file_of, read_plan, roll_back
 from sluice.proxy.cli.plan.choice import Reviews
+from sluice.proxy.cli.plan.ledger import add_rolled_back
+from sluice.proxy.cli.plan.record import PlanRecord, Replaced
 from sluice.quotas.files.config_error import ConfigError
 from sluice.quotas.files.load import MAX_PLAN_BYTES, MAX_QUOTAS_BYTES
 from tests.proxy.cli.plan.test_hostile import TODAY
@@ -156,3 +159,21 @@ def test_a_plan_of_too_many_bytes_is_refused(tmp_path: Path) -> None:
     os.truncate(file, MAX_PLAN_BYTES + 1)
     with pytest.raises(ConfigError, match="has more than 536,870,912 bytes"):
         read_plan(file)
+
+
+@pytest.mark.parametrize("file", ["rollback.json", "rolled_back.json"])
+def test_what_could_not_be_written_leaves_nothing_beside_it(
+    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    item = Replaced((("user", "alice"),), KEY, 900.0, 1_000.0)
+    writes: dict[str, Callable[[], object]] = {
+        "rollback.json": lambda: PlanRecord(tmp_path / file).add("place", [item]),
+        "rolled_back.json": lambda: add_rolled_back(tmp_path, [('{"user": "alice"}', KEY)], TODAY),
+    }
+    with pytest.raises(ConfigError, match=f"{file}: cannot be written"):
+        writes[file]()
+    assert not list(tmp_path.iterdir())

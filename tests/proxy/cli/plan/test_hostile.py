@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import unicodedata
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,7 +24,10 @@ from sluice.quotas.files.config_error import ConfigError
 from tests.proxy.cli.plan.test_nightly import DAY, KEY, limits_of, night, of, plan, quotas
 
 TODAY = DAY + timedelta(days=1)
+UNSEEN = ["a\u202ebd", "\u2066x\u2069", "x\u200by", "a\u061cb", "a\xadx", "x\U000e0041"]
+"""or what stands behind them is read from right to left"""
 NAMES = [
+    *UNSEEN,
     "x\x7f", "x\x80", "\x85x", "x\x9fy", "a\u2028b", "a \u2029 b", "\ufeffx", "x\ufffe", "x\uffffy", "\x1b[m",
     "a\nb", "a: b", "- x", "#c", "'", '"', "{}", "&a", "*", "null", "../etc", "=1+1", "x'; DROP", "é😀",
 ]  # fmt: skip
@@ -49,6 +53,8 @@ def test_no_client_id_stops_the_plan_of_all(text: str, tmp_path: Path) -> None:
         dict(whom)["client-id"]: its[KEY] for whom, its in QuotaFilePlace(file).listing().limits.items()
     }
     assert written == dict.fromkeys(NAMES, 1_500) | {"<default>": 1_000}
+    # A person reads the file.
+    assert not {unicodedata.category(each) for each in file.read_text()} & {"Cf", "Zl", "Zp"}
 
 
 def test_no_client_id_steers_the_terminal_of_who_applies_a_plan(
