@@ -39,7 +39,7 @@ def amount(value: float, unit: str) -> str:
 
 
 def brief(text: str) -> str:
-    """Of an amount beside its quota's name, which says what is counted: `12 connections/s` → `12/s`."""
+    """An amount beside its quota's name, which says what is counted: `12 connections/s` → `12/s`."""
     for counted in _COUNTED:
         text = text.replace(f" {counted}/s", "/s")
     return text

@@ -126,13 +126,10 @@ def test_the_configuration_file_may_be_given_as_to_other_commands(
     assert config_in(arguments) == str(file), "without the imports of other commands"
 
 
-def test_a_file_counts_before_config_as_in_run(tmp_path: Path) -> None:
-    file, other = tmp_path / "sluice.yaml", tmp_path / "other.yaml"
-    other.write_text(f"{REQUIRED}admin: {{probes: {{bind_port: {free_port()}}}}}\n")
-    with answering(200) as port:
-        file.write_text(f"{REQUIRED}admin: {{probes: {{bind_host: {LOOPBACK}, bind_port: {port}}}}}\n")
-        asked = run({}, [*SLUICE, str(file), "--config", str(other)])
-        assert (asked.returncode, asked.stderr) == (0, "")
+def test_two_files_are_refused_as_in_run(tmp_path: Path) -> None:
+    asked = run({}, [*SLUICE, str(tmp_path / "one.yaml"), "--config", str(tmp_path / "other.yaml")])
+    assert asked.returncode == 2
+    assert "two files are given" in asked.stderr
 
 
 def test_other_arguments_are_told_by_the_command() -> None:
