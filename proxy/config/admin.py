@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from sluice.proxy.config.options import NO_BOOL, BindPort, File, Host, Options, Text, TrueOrFalse
+from sluice.proxy.config.options import NO_BOOL, BindPort, File, Host, Options, Text
 
 _LAST_PORT: Final = 65535
 
@@ -19,13 +19,13 @@ class StatusOptions(Options):
     """The status page (/status) and its JSON API (/api/v1), which only read: from this machine's loopback,
     or with a token."""
 
-    enabled: TrueOrFalse = Field(default=True, description="Whether there are a status page and its API.")
+    enabled: bool = Field(default=True, description="Whether there are a status page and its API.")
     token_file: File | None = Field(
         default=None,
         description="Holds a token of at least 16 characters, with which both, and what `sluice top` asks "
         "for, may be asked for from elsewhere than loopback; if left out, they may not. Followed.",
     )
-    token_on_loopback: TrueOrFalse = Field(
+    token_on_loopback: bool = Field(
         default=False,
         description="true: the token is asked for on loopback too (a pod's containers share it).",
     )

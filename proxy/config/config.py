@@ -19,7 +19,7 @@ from sluice.proxy.config.limits import LimitsOptions
 from sluice.proxy.config.listener import ListenerOptions, contradictions
 from sluice.proxy.config.log import LogOptions
 from sluice.proxy.config.mutations import MutationOptions
-from sluice.proxy.config.options import NO_BOOL, Options, Text, TrueOrFalse
+from sluice.proxy.config.options import NO_BOOL, Options, Text
 from sluice.proxy.config.pacing import PacingOptions
 from sluice.proxy.config.ports import port_contradictions
 from sluice.proxy.config.producer_ids import ProducerIdOptions
@@ -67,7 +67,7 @@ class SaslOptions(Options):
 class MetricsOptions(Options):
     """What /metrics tells, and its bounds."""
 
-    kafka_page: TrueOrFalse = Field(
+    kafka_page: bool = Field(
         default=False,
         description="Whether there is a second page, /metrics/kafka, with the names that a broker's quotas "
         "have in jmx_exporter (docs/metrics.md).",

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final, get_args, get_origin
+from typing import Any, get_args, get_origin
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from sluice.proxy.config.config import Config
 from sluice.proxy.config.listener import ListenerOptions
@@ -28,8 +27,6 @@ from sluice.quotas.files.variables import NOT_OPTIONS
 from sluice.quotas.files.yaml_lines import YamlDocument, YamlPath, YamlValue, dotted, parse_yaml
 
 PREFIX = "SLUICE_"
-_TRUE_OR_FALSE: Final = TypeAdapter(bool)
-"""of a text: true, false, yes, no, 1, 0, …; a variable has nothing else"""
 
 # Kubernetes gives every pod variables for each service: one named `sluice` brings SLUICE_PORT=tcp://10.0.0.1:9092.
 _SERVICE_LINK_NAME = re.compile(
@@ -198,16 +195,7 @@ def _variables(
             except ConfigError as error:
                 problems.extend(replace(problem, line=None) for problem in error.problems)
                 continue
-        elif _is_true_or_false(path):
-            with suppress(ValidationError):  # which is told where all options are checked
-                value = _TRUE_OR_FALSE.validate_python(text)
         yield path, (name, value)
-
-
-def _is_true_or_false(path: tuple[str, ...]) -> bool:
-    section = section_at(Config, path[:-1])
-    field = section.model_fields.get(path[-1]) if section is not None else None
-    return field is not None and field.annotation is bool
 
 
 def _option_above(path: tuple[str, ...]) -> tuple[str, ...]:

@@ -18,7 +18,6 @@ from sluice.proxy.config.options import (
     Options,
     Port,
     Text,
-    TrueOrFalse,
 )
 
 SecurityProtocol = Literal["PLAINTEXT", "SASL_PLAINTEXT", "SSL", "SASL_SSL"]
@@ -66,7 +65,7 @@ class UpstreamTlsOptions(Options):
     server_name: Host | None = Field(
         default=None, description="Name that the broker's certificate must have; else upstream_host."
     )
-    verify_hostname: TrueOrFalse = Field(
+    verify_hostname: bool = Field(
         default=True, description="false: any name in the broker's certificate will do."
     )
 
@@ -161,10 +160,10 @@ class ListenerOptions(Options):
         description="The proxy's own login, for an upstream_security_protocol with SASL where clients do not "
         "log in themselves; in mode gateway also for asking for the brokers.",
     )
-    upstream_proxy_protocol: TrueOrFalse = Field(
+    upstream_proxy_protocol: bool = Field(
         default=False, description="Begin connections to the broker with a PROXY protocol v2 header."
     )
-    accept_shared_upstream_identity: TrueOrFalse = Field(
+    accept_shared_upstream_identity: bool = Field(
         default=False,
         description="true: that the broker sees one identity, the proxy's, whoever the client is, is meant: "
         "its ACLs cannot tell clients apart.",

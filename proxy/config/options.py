@@ -7,7 +7,7 @@ from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 MAX_INT32: Final = 2**31 - 1
@@ -75,8 +75,6 @@ def _host(text: str) -> None:
 # Bounds stand before it, or they would be missing in the JSON Schema.
 NO_BOOL = BeforeValidator(_no_bool)
 NO_BLANK = BeforeValidator(_no_blank)
-TrueOrFalse = StrictBool
-"""`yes` and `"true"` are texts, as everywhere in YAML 1.2; in a variable file.py reads them"""
 Text = Annotated[str, NO_BLANK]
 Host = Annotated[str, NO_BLANK, _checked(_host)]
 File = Annotated[Path, NO_BLANK]

@@ -25,7 +25,7 @@ from sluice.proxy.session.own_topic.topic_acl import Judge, TopicGuard
 from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.produce.leaving import Leaving
 from sluice.proxy.session.produce.requests import HEAD_ENOUGH_BYTES
-from sluice.proxy.session.produce.unacknowledged import unacknowledged
+from sluice.proxy.session.produce.unacknowledged import unacknowledged, unacknowledged_bytes
 from sluice.proxy.session.producer_ids.transactions import TransactionRequests
 from sluice.proxy.session.quota_requests import QuotaRequests
 from sluice.proxy.session.read_gate import Pace
@@ -124,7 +124,7 @@ class RequestSide(FetchSide):
         self.client_left = True
         self._leave()
         frames = kept if isinstance(kept, bytearray) else bytearray(kept)
-        self._throttling.produces.leaves(sum(end - begin for begin, end, _ in unacknowledged(frames)))
+        self._throttling.produces.leaves(unacknowledged_bytes(frames))
 
     def drop_answered(self) -> None:
         """Nothing that is answered goes any more, for nothing can be sent to the client."""

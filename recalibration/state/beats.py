@@ -29,7 +29,9 @@ from sluice.usage.access_record import (
 from sluice.usage.index import OTHER_CLASS
 
 _FOLDER: Final = "beats"
-_LAST_BEFORE: Final = "LAG({}) OVER (PARTITION BY proxy, crowded, is_whole ORDER BY window)"
+_WHOLE_BEFORE: Final = "LAG(window) OVER (PARTITION BY proxy, crowded, is_whole ORDER BY window)"
+_ENDED_BEFORE: Final = "LAG(ended) OVER (PARTITION BY proxy, crowded ORDER BY window)"
+"""whether the one before ended in order, whole or not: what is not whole behind such an end is a hole, too"""
 _PART: Final = f"IF({FILE_PARTS} > 1, STRUCT({FILE_PARTS} AS of, {FILE_PART} AS part), NULL)"
 _IS_WHOLE: Final = (
     "SIZE(parts) = AGGREGATE(ARRAY_DISTINCT(TRANSFORM(parts, p -> p.of)), 0L, (sum, of) -> sum + of)"
@@ -61,9 +63,7 @@ def beats_of(rows: DataFrame) -> dict[str, Beats]:
         .groupBy("proxy", "crowded", "window")
         .agg(f.max("ended").alias("ended"), f.collect_set("part").alias("parts"))
         .selectExpr("*", f"{_IS_WHOLE} AS is_whole")
-        .selectExpr(
-            "*", f"{_LAST_BEFORE.format('window')} AS before", f"{_LAST_BEFORE.format('ended')} AS was_ended"
-        )
+        .selectExpr("*", f"{_WHOLE_BEFORE} AS before", f"{_ENDED_BEFORE} AS was_ended")
     )
     is_hole = f"IF(crowded, window > before + 1 + {SHORT_WINDOWS}, window > before + 1 AND was_ended = 0)"
     hole = f"IF(is_whole AND {is_hole}, STRUCT(before + 1 AS first, window - 1 AS last), NULL)"

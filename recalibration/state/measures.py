@@ -28,8 +28,13 @@ _WAITED: Final = (
 """The time of a wait is told with the bytes, when the request is finished; its hold or mute when it begins.
 That may be in the window before: by holds and mutes alone such bytes, of which a client can send as many at
 once as it likes, were free."""
-_OF_RATE: Final = f"holds + mutes + refusals - ({_OTHERS}) > 0 OR COALESCE({_WAITED}, FALSE)"
+_TOLD: Final = f"holds + mutes + refusals - ({_OTHERS}) > 0"
+_OF_RATE: Final = f"{_TOLD} OR COALESCE({_WAITED}, FALSE)"
 """something waited, or was refused, for the byte rate of the row's class; in rows of admin for mutations"""
+_OF_FETCH_RATE: Final = f"{_TOLD} OR COALESCE(throttle_ms > held_ms, FALSE)"
+"""the same of Fetches: one that waits for what others of its bucket may bring, and not for the quota, has
+that in `held_ms` and `throttle_ms` alike, and in no event. Of a hold in the window before nothing has to be
+known: what a held Fetch brings is bounded"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,7 @@ _ROWS: Final = (
         QuotaKind.FETCH,
         "CAST(response_bytes AS DOUBLE)",
         "fetch",
-        _OF_RATE,
+        _OF_FETCH_RATE,
         "CAST(peak_bytes_1s AS DOUBLE)",
     ),
     Measure(

@@ -306,6 +306,10 @@ class ProduceTurns:
             return False
         more_bytes = max(request_bytes - self._left_ahead_bytes, 0)
         if more_bytes and not self._left_behind.take(self._identity.user, more_bytes):
+            # The connection ends with it, and what stands behind it never goes.
+            self._left_behind.give_back(self._identity.user, self._left_ahead_bytes)
+            self._left_behind_bytes -= self._left_ahead_bytes
+            self._left_ahead_bytes = 0
             return False
         self._left_behind_bytes += more_bytes
         self._left_ahead_bytes -= request_bytes - more_bytes

@@ -114,6 +114,14 @@ def test_a_window_of_a_file_of_which_a_part_is_lost_is_in_a_hole(spark: SparkSes
     assert read_beats(str(tmp_path / "out"), DAY, 1) == {DAY: found}
 
 
+def test_a_file_that_lost_a_part_behind_an_orderly_end_is_a_hole(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [beat(0), beat(1, is_last=True), *cut(range(2, 6), (1, 2)), beat(6), beat(7)]
+    write(tmp_path, rows)
+    found = beats_of(read_table(spark, find_files(str(tmp_path), DAY), skip_damaged=False))
+    first = begin_ms(DAY) // 10_000
+    assert found == {"p1": Beats(first, first + 7, False, ((first + 2, first + 5),))}
+
+
 def test_heartbeats_of_files_that_do_not_tell_their_parts_are_whole(
     spark: SparkSession, tmp_path: Path
 ) -> None:

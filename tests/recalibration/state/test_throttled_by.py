@@ -126,8 +126,10 @@ def test_a_log_that_does_not_tell_is_taken_as_before(spark: SparkSession, tmp_pa
     assert found == {"produce": {1_600.0}, "fetch": {1_600.0}, "request": {50.0}}
 
 
-@pytest.mark.parametrize("kind", few([*RATES], 1))
-@pytest.mark.parametrize("held_ms", [0.0, 5_000.0])
+@pytest.mark.parametrize(
+    ("kind", "held_ms"),
+    few([("produce", 0.0), ("produce", 5_000.0), ("fetch", 0.0), ("controller_mutation", 5_000.0)], 2),
+)
 def test_what_was_held_or_muted_in_the_window_before_its_bytes_is_throttled(
     spark: SparkSession, tmp_path: Path, kind: str, held_ms: float
 ) -> None:
@@ -138,6 +140,15 @@ def test_what_was_held_or_muted_in_the_window_before_its_bytes_is_throttled(
     begun = row(0, **own)
     finished = row(1, **RATES[kind], throttle_ms=5_000.0, held_ms=held_ms)
     assert throttled(spark, tmp_path, begun, finished) == {kind: {1_600.0}}
+
+
+def test_a_fetch_that_waited_for_another_and_not_for_the_quota_is_free(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """It is in no event, and its time is told as its hold: ten consumers at a third of their limit looked
+    throttled in every window, and had it raised for ever."""
+    waited = row(1, **BYTES["fetch"], throttle_ms=5_000.0, held_ms=5_000.0)
+    assert not throttled(spark, tmp_path, waited)
 
 
 def test_a_producer_id_beside_it_hides_no_wait_for_bytes(spark: SparkSession, tmp_path: Path) -> None:

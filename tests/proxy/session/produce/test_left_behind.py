@@ -9,8 +9,9 @@ from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.delays import LeftBehind
 from sluice.proxy.session.policy import SessionPolicy, SharedState
+from sluice.proxy.session.produce.unacknowledged import unacknowledged_bytes
 from sluice.proxy.session.session import Session
-from testkit.frames.frames import produce_of
+from testkit.frames.frames import METADATA, produce_of, request
 from testkit.proxy.playbook import Shell, limits_of, shared_of
 
 
@@ -114,3 +115,29 @@ def test_what_has_acks_behind_it_takes_nothing_of_the_cap() -> None:
     shell.wake()
     assert shell.state is State.HOLDING
     assert shared.left_behind.take_up_to("ANONYMOUS", 1_000) == 700
+
+
+def test_what_did_not_fit_counts_no_longer_while_its_connection_still_has_an_answer_to_come() -> None:
+    """Cap 1,000: 1,200 B do not fit, and another's 100 B do, though the first waits for its answer."""
+    plain = shared_of(limits_of(produce_rate=1_000))
+    shared = SharedState(plain.quotas, plain.recorder, left_behind=LeftBehind(cap_bytes=1_000))
+    neighbour, first, second = (Shell(Session(shared, SessionPolicy(), "10.0.0.1")) for _ in range(3))
+    neighbour.client_sends(produce_of(4_000))
+    first.client_sends(request(METADATA, 1) + produce_of(1_200, acks=0))
+    first.client_leaves()
+    first.wake()
+    assert first.cause is DisconnectCause.UNFINISHED_BYTES_OVER_CAP
+    assert first.session.in_flight == 1
+    frame = produce_of(100, acks=0)
+    second.client_sends(frame)
+    second.client_leaves()
+    second.advance(20_000)
+    assert second.to_broker == frame
+
+
+def test_of_very_many_frames_the_first_tell_how_many_of_the_bytes_have_acks_0() -> None:
+    """To read a million frames takes a second, and the event loop stands still."""
+    one, other = produce_of(100, acks=0), produce_of(100, acks=1)
+    assert unacknowledged_bytes(bytearray(one + other + one)) == 200
+    assert unacknowledged_bytes(bytearray((one + other) * 2_048 + other * 8_000)) == 50 * (4_096 + 8_000)
+    assert unacknowledged_bytes(bytearray()) == 0
