@@ -27,10 +27,12 @@ def broker(kafka_dist: KafkaDist) -> Iterator[ExampleBroker]:
 def test_the_containers_variables_make_a_broker_whose_clients_are_held_to_their_quota(
     broker: ExampleBroker, unique: Unique
 ) -> None:
-    records = numbered(3_000, size_bytes=1_000)
+    records = numbered(
+        6_000, size_bytes=1_000
+    )  # of half as many a fresh broker on a busy machine takes 1 MiB/s
     with ExampleProxy(FILE.parent / "sluice", broker.ports) as proxy:
         took_s = produced_exactly(broker, proxy, unique("demo"), records)
-        assert took_s > least_s(3_000_000, MIB)
+        assert took_s > least_s(6_000_000, MIB)
         assert throttled_s(proxy) > 0
 
 
