@@ -52,10 +52,10 @@ def calls_of(name: str) -> set[str]:
 def test_what_the_unit_starts_holds_clients_to_their_quota_and_keeps_a_log(
     stage: Stage, unique: Unique
 ) -> None:
-    records = numbered(3_000, size_bytes=1_000)
+    records = numbered(6_000, size_bytes=1_000)  # as in test_compose.py
     with UnitProxy(stage.broker.ports) as proxy:
         took_s = produced_exactly(stage.broker, proxy, unique("demo"), records)
-        assert took_s > least_s(3_000_000, MIB)
+        assert took_s > least_s(6_000_000, MIB)
         assert throttled_s(proxy) > 0
         (line, *_) = proxy.log_lines("listening")  # SLUICE_LOG__FORMAT of the file of variables
         assert line["listener"] == "clients"
