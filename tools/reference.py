@@ -63,8 +63,8 @@ section, is written as YAML or JSON: `SLUICE_LISTENERS='[{name: clients, bind_po
 variables that Kubernetes adds for a service named `sluice` (`SLUICE_PORT`, `SLUICE_SERVICE_HOST`, …) are
 ignored, and so are `SLUICE_JAVA` and `SLUICE_SPARK_JARS`, which are the [nightly job's](recalibration.md).
 
-YAML is read as YAML 1.2: `no` is a text, `0o17` is octal; `true` and `false` are spelt so (a variable
-may be `1` or `no`, too). Anchors, aliases and tags are refused. JSON
+YAML is read as YAML 1.2: `no` is a text, `0o17` is octal; an option that is true or false takes
+`yes`, `off` and the like, too. Anchors, aliases and tags are refused. JSON
 Schemas for editors: `config.schema.json`, `quotas.schema.json`, or `sluice schema config`, `sluice schema
 quotas`.
 
