@@ -1,11 +1,14 @@
-"""The small JSON files that are kept beside plans: read with a check of all that is in them.
+"""The small JSON files that are kept beside plans: replaced as a whole, read with a check of all in them.
 
 What is damaged is told with its file and what to do; no value that no Sluice wrote is taken for a number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -48,3 +51,18 @@ def _damaged(file: Path, error: Exception, remedy: str) -> ConfigError:
 
 def _unusable(file: Path, problem: str, remedy: str) -> ConfigError:
     return ConfigError([Problem(f"{problem}; {remedy}", source=str(file))])
+
+
+def replace_with(file: Path, content: Mapping[str, Any]) -> None:
+    """Put `content` in its place. Raises OSError: what was there is there still, and nothing beside it."""
+    beside = file.with_name(f".{file.name}.new")
+    try:
+        with open(beside, "w", encoding="utf-8") as new:
+            json.dump(content, new, indent=1, ensure_ascii=False)
+            new.flush()
+            os.fsync(new.fileno())
+        os.replace(beside, file)
+    except OSError:
+        with suppress(OSError):
+            beside.unlink()
+        raise

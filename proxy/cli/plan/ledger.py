@@ -10,17 +10,14 @@ Written whole, and renamed into place.
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
 from sluice.proxy.cli.options import in_words
 from sluice.proxy.cli.plan.file import PlannedLimit
-from sluice.proxy.cli.plan.kept_file import read_kept
+from sluice.proxy.cli.plan.kept_file import read_kept, replace_with
 from sluice.quotas.files.config_error import ConfigError, Problem
 from sluice.quotas.files.json_text import number_from, text_from
 
@@ -200,16 +197,9 @@ def _read(file: Path, taken: Callable[[dict[str, Any]], dict[_Key, _Value]]) -> 
 
 
 def _write(file: Path, content: Mapping[str, Any]) -> None:
-    beside = file.with_name(f".{file.name}.new")
     try:
-        with open(beside, "w", encoding="utf-8") as new:
-            json.dump(content, new, indent=1, ensure_ascii=False)
-            new.flush()
-            os.fsync(new.fileno())
-        os.replace(beside, file)
+        replace_with(file, content)
     except OSError as error:
-        with suppress(OSError):
-            beside.unlink()
         raise ConfigError([Problem(f"cannot be written: {in_words(error)}", source=str(file))]) from None
 
 

@@ -7,16 +7,14 @@ was. A plan may be applied at several places, and in several goes; of each limit
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from sluice.proxy.cli.options import in_words
 from sluice.proxy.cli.plan.file import whom_of_key
-from sluice.proxy.cli.plan.kept_file import read_kept
+from sluice.proxy.cli.plan.kept_file import read_kept, replace_with
 from sluice.proxy.cli.quotas.edit import Whom
 from sluice.quotas.files.config_error import ConfigError, Problem, shown
 from sluice.quotas.files.json_text import number_from, text_from
@@ -74,7 +72,6 @@ class PlanRecord:
         return {name: [_replaced(item) for item in items] for name, items in document["places"].items()}
 
     def _write(self, places: dict[str, list[Replaced]]) -> None:
-        beside = self.file.with_name(f".{self.file.name}.new")
         document = {
             "version": _VERSION,
             "places": {name: [_item(one) for one in items] for name, items in places.items()},
@@ -83,14 +80,8 @@ class PlanRecord:
             if not places:
                 self.file.unlink(missing_ok=True)
             else:
-                with open(beside, "w", encoding="utf-8") as new:
-                    json.dump(document, new, indent=1, ensure_ascii=False)
-                    new.flush()
-                    os.fsync(new.fileno())
-                os.replace(beside, self.file)
+                replace_with(self.file, document)
         except OSError as error:
-            with suppress(OSError):
-                beside.unlink()
             message = f"cannot be written: {in_words(error)}; name another with --record FILE"
             raise ConfigError([Problem(message, source=str(self.file))]) from None
         self._places = places
