@@ -49,7 +49,7 @@ def test_after_a_long_gap_a_week_must_be_seen_again(spark: SparkSession, tmp_pat
     assert not any(entry.is_change for entry in plan.entries)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_date_of_which_there_are_windows_but_no_state_is_missing(
     spark: SparkSession, tmp_path: Path
 ) -> None:

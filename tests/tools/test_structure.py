@@ -8,7 +8,7 @@ from testkit.repository.tracked_files import tracked_files
 from tools.structure import EXCEPTIONS, GOALS, PRODUCT, PURE, ROOT, imported_modules, measure
 
 
-@pytest.mark.long  # as `make structure`
+@pytest.mark.slow  # as `make structure`
 def test_the_structure_of_this_source_is_within_its_goals() -> None:
     sources = {path: (ROOT / path).read_text() for path in tracked_files(ROOT) if path.endswith(".py")}
     found = measure(sources)

@@ -344,7 +344,7 @@ def test_explain_names_a_broker_that_does_not_answer(tmp_path: Path) -> None:
     assert sluice(*explain, "--broker-user", "bob").returncode == 2
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_both_tools_set_and_describe_the_same_replication_throttles(kafka: KafkaNode, unique: Unique) -> None:
     """KIP-73's four settings, each set by one tool and told, changed and removed by the other."""
     topic = unique("throttled")

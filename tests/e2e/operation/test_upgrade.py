@@ -346,7 +346,7 @@ def test_an_entry_of_a_quota_file_that_the_old_one_does_not_know_is_refused_with
     assert f"{file}:4: quotas[0].over_budget: unknown key" in refused(old, "check", file)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_night_of_either_reads_the_log_of_both_and_the_old_one_refuses_the_new_ones_plan(
     old: Program, log: Log, tmp_path: Path
 ) -> None:

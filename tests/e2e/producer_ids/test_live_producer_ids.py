@@ -25,7 +25,7 @@ from testkit.kafka.cluster import KafkaCluster
 from testkit.kafka.dist import KafkaDist
 from testkit.proxy.sluice_process import Quota, SluiceProcess, doors_of_cluster
 
-pytestmark = [pytest.mark.kafka, pytest.mark.long, *LEAVES_SOCKETS]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, *LEAVES_SOCKETS]
 
 LIVE: Final = 500
 LIBRARIES: Final[tuple[Client, ...]] = (AIOKAFKA, CONFLUENT) * 6

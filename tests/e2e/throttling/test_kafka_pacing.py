@@ -126,7 +126,7 @@ def test_who_stays_near_its_quota_is_warned_of_and_never_delayed(paced: SluicePr
     assert paced.metric("sluice_throttled_requests_total", client_id=NEAR) == 0
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.usefixtures("run")
 def test_the_warning_ends_when_the_producer_has_stopped(paced: SluiceProcess) -> None:
     paced.wait_until(

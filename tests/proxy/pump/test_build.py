@@ -53,7 +53,7 @@ def test_here_it_is_built() -> None:
     assert is_built(), "run `python hatch_build.py`"
 
 
-@pytest.mark.long  # as `make setup` and `make build-check` do
+@pytest.mark.slow  # as `make setup` and `make build-check` do
 @pytest.mark.skipif(not can_build(), reason="no compiler, or no headers of Python")
 def test_it_is_built_when_its_sources_are_newer(checkout: Path) -> None:
     assert build_in_place(checkout) == "built already"

@@ -55,7 +55,7 @@ def some_requests(proxies: int) -> list[dict[str, Any]]:
     return rows
 
 
-@pytest.mark.parametrize("proxies", [pytest.param(1, marks=pytest.mark.long), 3])
+@pytest.mark.parametrize("proxies", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_windows_and_states_are_those_of_duckdb(spark: SparkSession, tmp_path: Path, proxies: int) -> None:
     logs, quotas = tmp_path / "logs", tmp_path / "quotas.yaml"
     write_requests(logs, some_requests(proxies))

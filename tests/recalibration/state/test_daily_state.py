@@ -146,7 +146,7 @@ def test_members_of_a_tenant_are_one_entity(spark: SparkSession, tmp_path: Path)
     ]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_kinds_that_share_a_look_at_a_row_count_as_each_alone(spark: SparkSession, tmp_path: Path) -> None:
     """A Produce counts for three kinds at once, a row of admin for two."""
     write(tmp_path, [

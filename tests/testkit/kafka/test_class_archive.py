@@ -45,7 +45,7 @@ def test_a_damaged_one_stops_nothing_and_nothing_is_said_of_it(dist: KafkaDist) 
 
 
 @pytest.mark.kafka
-@pytest.mark.long
+@pytest.mark.slow
 def test_they_are_made_once_and_taken_by_broker_and_tools(dist: KafkaDist) -> None:
     made = make_archives(dist)
     if not made:

@@ -34,7 +34,7 @@ def one_after_the_other() -> None:
         assert spark.range(3).count() == 3
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_each_begins_with_its_own_variables() -> None:
     """In a process of its own: that of the tests may have a Spark, for as long as it lives."""
     call = f"from {__name__} import one_after_the_other; one_after_the_other()"
