@@ -13,6 +13,7 @@ DeleteTopicsRequest.json 4.3.1.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from sluice.protocol.apis import FETCH
@@ -24,6 +25,7 @@ from sluice.protocol.primitives import (
     skip,
     skip_compact_nullable,
     skip_tags,
+    tag_count,
     uvarint,
 )
 
@@ -36,6 +38,9 @@ _PARTITION_BYTES: Final = 32
 """of a Fetch, up to its tags"""
 _ONE_BYTES: Final = UUID_BYTES + 1 + _PARTITION_BYTES + 2
 """of a topic with one partition, without tags"""
+_KNOWN_TAG_BYTES: Final[Mapping[int, Mapping[int, int]]] = {17: {0: 16}, 18: {0: 16, 1: 8}}
+"""by version of a Fetch and by tag: of a partition's replica directory, and its high watermark"""
+_NO_TAGS: Final[Mapping[int, int]] = {}
 _TOPIC_MIN_BYTES: Final = UUID_BYTES + 2
 _SHARE_PARTITION_MIN_BYTES: Final = 6
 _ACKNOWLEDGEMENT_MIN_BYTES: Final = 18
@@ -64,7 +69,7 @@ def fetch_topic_ids(buf: bytearray, body: int, end: int, api_key: int, version: 
         after = skip(pos, UUID_BYTES, end)
         found.append(bytes(buf[pos:after]))
         if api_key == FETCH:
-            pos = _skip_fetch(buf, after, end, is_long=is_long)
+            pos = _skip_fetch(buf, after, end, version, is_long=is_long)
         else:
             pos, left = _skip_share_fetch(buf, after, end, left, is_long=is_long)
         pos = skip_few_tags(buf, pos, end, is_long=is_long)
@@ -94,15 +99,34 @@ def _have_one(buf: bytearray, pos: int, stop: int, topics: int) -> bool:
     )
 
 
-def _skip_fetch(buf: bytearray, pos: int, end: int, *, is_long: bool) -> int:
+def _skip_fetch(buf: bytearray, pos: int, end: int, version: int, *, is_long: bool) -> int:
     partitions, pos = compact_array_count(buf, pos, end, _PARTITION_BYTES + 1)
     stop = pos + partitions * (_PARTITION_BYTES + 1)
     # The usual: no partition has tags. Each then is as long as the others, and ends with a 0.
     if not any(buf[pos + _PARTITION_BYTES : stop : _PARTITION_BYTES + 1]):
         return max(pos, stop)
+    known = _KNOWN_TAG_BYTES.get(version, _NO_TAGS)
     for _ in range(partitions):
-        pos = skip_few_tags(buf, skip(pos, _PARTITION_BYTES, end), end, is_long=is_long)
+        begin = skip(pos, _PARTITION_BYTES, end)
+        pos = skip_few_tags(buf, begin, end, is_long=is_long)
+        if known and buf[begin]:
+            _check_known_tags(buf, begin, end, known)
     return pos
+
+
+def _check_known_tags(buf: bytearray, pos: int, end: int, known: Mapping[int, int]) -> None:
+    """Brokers read a field that they know, whatever the size before it says. One that says otherwise would
+    have them find other topics behind it than are found here: raises MalformedFrame for it."""
+    fields, pos = tag_count(buf, pos, end)
+    for _ in range(fields):
+        if (tag := buf[pos]) < 0x80 and (size := buf[pos + 1]) < 0x80:
+            pos += 2 + size
+        else:
+            tag, pos = uvarint(buf, pos, end)
+            size, pos = uvarint(buf, pos, end)
+            pos += size
+        if size != known.get(tag, size):
+            raise MalformedFrame(f"tagged field {tag} of {size} bytes, has {known[tag]}", offset=pos - size)
 
 
 def _skip_share_fetch(buf: bytearray, pos: int, end: int, left: int, *, is_long: bool) -> tuple[int, int]:

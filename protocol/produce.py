@@ -18,7 +18,7 @@ from struct import Struct
 from typing import Final, TypeAlias
 
 from sluice.protocol.errors import MalformedFrame
-from sluice.protocol.primitives import skip_tags, uvarint
+from sluice.protocol.primitives import few_tags, skip_tags, uvarint
 from sluice.protocol.record_batch import (
     HEAD,
     HEAD_BYTES,
@@ -34,12 +34,13 @@ FIRST_TOPIC_ID: Final = 13
 UUID_BYTES: Final = 16
 
 MAX_PARTS: Final = 20_000
-"""Partitions of a request, and batches: each costs a microsecond or two, in which nobody else is served. A
-request of 1 MiB, Kafka's default at most, has room for 14,000 batches; brokers take one a partition"""
-_LOOK_BYTES: Final = 64 * 1024
+"""Topics, partitions and tagged fields of a request, and batches: each costs a microsecond or two, in which
+nobody else is served. A request of 1 MiB, Kafka's default at most, has room for 14,000 batches; brokers take
+one a partition, and nobody writes tagged fields"""
+_LOOK_BYTES: Final = 1024
 _LOOK_AGAIN: Final = 1.25
 """A request of which so much has come is looked at again when so much more has: bytes that trickle in behind
-thousands of heads would else have all of these read anew each time"""
+thousands of heads would else have all of these read anew each time. A kilobyte has 170 at most"""
 
 _ACKS_TIMEOUT = Struct(">hi")
 _ACKS_TIMEOUT_TOPICS = Struct(">hiB")
@@ -109,10 +110,11 @@ class ProduceUsage:
     def read(self, buf: bytearray, pos: int, avail: int, frame_end: int, version: int) -> None:
         """Walk the body from `pos`; bytes from `avail` on have not arrived. Offsets are absolute in `buf`.
 
-        Where more had to come the last time, and little more has, it is not looked at: no heads are read.
+        Where more had to come the last time, or it was malformed, and little more has come, it is not looked
+        at: no heads are read.
 
         Raises MalformedFrame where a length or count cannot fit in the frame, where the walk of a whole frame
-        does not end at `frame_end`, and for more than MAX_PARTS partitions or batches.
+        does not end at `frame_end`, and for more than MAX_PARTS parts or batches.
         """
         self.batches.clear()
         if (
@@ -136,13 +138,24 @@ class ProduceUsage:
             )
         except _NotArrived:
             if avail < frame_end:
-                if not self.heads_read and limit - pos > _LOOK_BYTES:
-                    self._again_bytes = (limit - pos) * _LOOK_AGAIN
+                if not self.heads_read:
+                    self._look_later(limit - pos)
                 return
             raise MalformedFrame("Produce request runs beyond its frame", offset=limit) from None
+        except MalformedFrame:
+            self._look_later(limit - pos)  # who reads it may wait for more all the same
+            raise
         if end != frame_end:
             raise MalformedFrame(f"Produce request ends {frame_end - end} bytes before its frame", offset=end)
         self.complete = self.heads_read = True
+
+    def look_anew(self) -> None:
+        """Another request comes, though the last one's heads may not have: it is looked at in any case."""
+        self._again_bytes = 0.0
+
+    def _look_later(self, arrived_bytes: int) -> None:
+        if arrived_bytes > _LOOK_BYTES:
+            self._again_bytes = arrived_bytes * _LOOK_AGAIN
 
     def _read_simple(self, buf: bytearray, pos: int, frame_end: int, version: int) -> bool:
         """The shape of nearly all requests: whole, flexible, no transaction, one topic, one partition, one
@@ -223,9 +236,12 @@ class ProduceUsage:
                 if pos != records_end:
                     self._walk_batches(buf, pos, limit, records_end, topic_pos, topic_end, partition)
                 self.heads_read = not (topics_left or partitions_left)
-                pos = _tags(buf, records_end, limit)
-            pos = _tags(buf, pos, limit)
-        return _tags(buf, pos, limit)
+                if records_end < limit and buf[records_end] == 0:
+                    pos = records_end + 1
+                else:
+                    pos, parts = _tags(buf, records_end, limit, parts)
+            pos, parts = _tags(buf, pos, limit, parts)
+        return _tags(buf, pos, limit, parts)[0]
 
     def _walk_classic(self, buf: bytearray, pos: int, limit: int, frame_end: int) -> int:
         if pos + 2 > limit:
@@ -334,19 +350,22 @@ def _count(buf: bytearray, pos: int, limit: int, frame_end: int) -> tuple[int, i
 def _bounded(parts: int, pos: int) -> int:
     if parts > MAX_PARTS:
         raise MalformedFrame(
-            f"Produce request of {parts:,} topics and partitions or batches, must be ≤ {MAX_PARTS:,}",
+            f"Produce request of {parts:,} topics, partitions and tags, or batches, must be ≤ {MAX_PARTS:,}",
             offset=pos,
         )
     return parts
 
 
-def _tags(buf: bytearray, pos: int, limit: int) -> int:
+def _tags(buf: bytearray, pos: int, limit: int, parts: int) -> tuple[int, int]:
+    """(where tagged fields end, `parts` with them)"""
     if pos >= limit:
         raise _NotArrived
     if buf[pos] == 0:
-        return pos + 1
+        return pos + 1, parts
+    fields, first = _uvarint(buf, pos, limit)
+    parts = _bounded(parts + few_tags(fields, first), first)
     try:
-        return skip_tags(buf, pos, limit)
+        return skip_tags(buf, pos, limit), parts
     except MalformedFrame:
         # They may be cut off by what has arrived; the whole frame will tell (`read` turns this into an error
         # then).

@@ -27,6 +27,7 @@ from sluice.protocol.codec.codec import DecodedFrame, EncodeError, decode_frame,
 from sluice.protocol.codec.wire import Struct, Value, encode_varint
 from sluice.protocol.errors import MalformedFrame, UnsupportedVersion
 from sluice.protocol.headers import SIZE_BYTES
+from sluice.protocol.parts import Parts
 from sluice.protocol.primitives import (
     INT32,
     Buffer,
@@ -35,7 +36,6 @@ from sluice.protocol.primitives import (
     skip,
     skip_compact_nullable,
     skip_nullable_string,
-    skip_tags,
 )
 
 QUORUM_WITH_LISTENERS: Final = 2
@@ -67,21 +67,25 @@ class Shown:
 def asks_for_brokers(buf: Buffer, pos: int, end: int, version: int) -> bool:
     """Does the DescribeConfigs request body `buf[pos:end]`, which is whole, ask for a broker's configs?
 
-    Raises MalformedFrame if the array of resources does not end before `end`.
+    Raises MalformedFrame if the array of resources does not end before `end`, and for more than MAX_PARTS
+    resources, keys and tagged fields: Kafka's own clients name no keys.
     """
     flexible = version >= FLEXIBLE[ApiKey.DESCRIBE_CONFIGS]
     skip_text = skip_compact_nullable if flexible else skip_nullable_string
     count_of = compact_array_count if flexible else array_count
+    parts = Parts("resources, keys and tags")
     resources, pos = count_of(buf, pos, end, 3)
+    parts.add(resources, pos)
     for _ in range(resources):
         name = skip(pos, 1, end)
         if buf[pos] == BROKER:
             return True
         keys, pos = count_of(buf, skip_text(buf, name, end), end, 1)
+        parts.add(keys, pos)
         for _ in range(keys):
             pos = skip_text(buf, pos, end)
         if flexible:
-            pos = skip_tags(buf, pos, end)
+            pos = parts.skip_tags(buf, pos, end)
     return False
 
 

@@ -24,6 +24,7 @@ from sluice.protocol.apis import ApiKey
 from sluice.protocol.codec.wire import encode_varint
 from sluice.protocol.errors import FrameTooLarge, MalformedFrame
 from sluice.protocol.headers import SIZE_BYTES
+from sluice.protocol.parts import Parts
 from sluice.protocol.primitives import (
     INT32,
     NULL,
@@ -123,7 +124,7 @@ def read_mutations(frame: bytes, body: int, api_key: int, version: int) -> Mutat
     """Read a whole request, size included, whose body begins at `body`.
 
     Takes about 5 µs a topic. Raises MalformedFrame if the bytes contradict the layout, FrameTooLarge for more
-    topics than a controller takes.
+    topics than a controller takes, MalformedFrame for more than MAX_PARTS assignments, configs and tags.
     """
     flexible = is_flexible(api_key, version)
     end = len(frame)
@@ -131,6 +132,7 @@ def read_mutations(frame: bytes, body: int, api_key: int, version: int) -> Mutat
     if count > MAX_TOPICS:
         raise FrameTooLarge(f"{count} topics in one request, the limit is {MAX_TOPICS}")
     topics: list[TopicMutation] = []
+    parts = Parts("assignments, configs and tags")
     for _ in range(max(count, 0)):
         start = pos
         name, topic_id, partitions, is_sound, assigned = None, NO_ID, 0, True, None
@@ -138,16 +140,16 @@ def read_mutations(frame: bytes, body: int, api_key: int, version: int) -> Mutat
             name, pos = _name(frame, pos, end, flexible)
             if version >= BY_TOPIC_ID:
                 topic_id, pos = frame[pos : pos + UUID_BYTES], skip(pos, UUID_BYTES, end)
-                pos = skip_tags(frame, pos, end)
+                pos = parts.skip_tags(frame, pos, end)
                 is_sound = (name is None) != (topic_id == NO_ID)
         elif api_key == ApiKey.CREATE_TOPICS:
             name, pos = _name(frame, pos, end, flexible)
             partitions, pos = int32(frame, pos, end)
             replication, pos = int16(frame, pos, end)
-            by_hand, pos = _assigned(frame, pos, end, flexible)
-            pos = _skip_configs(frame, pos, end, flexible)
+            by_hand, pos = _assigned(frame, pos, end, flexible, parts)
+            pos = _skip_configs(frame, pos, end, flexible, parts)
             if flexible:
-                pos = skip_tags(frame, pos, end)
+                pos = parts.skip_tags(frame, pos, end)
             if by_hand:
                 is_sound = partitions == replication == BROKERS_DEFAULT
                 partitions = by_hand
@@ -157,9 +159,9 @@ def read_mutations(frame: bytes, body: int, api_key: int, version: int) -> Mutat
         else:
             name, pos = _name(frame, pos, end, flexible)
             partitions, pos = int32(frame, pos, end)
-            assigned, pos = _newly_assigned(frame, pos, end, flexible)
+            assigned, pos = _newly_assigned(frame, pos, end, flexible, parts)
             if flexible:
-                pos = skip_tags(frame, pos, end)
+                pos = parts.skip_tags(frame, pos, end)
             is_sound = partitions > 0
         topics.append(TopicMutation(start, pos, name, topic_id, partitions, is_sound, assigned))
     topics_end = pos
@@ -193,23 +195,25 @@ def _is_name(name: str | None) -> bool:
     return name is not None and _NAME.fullmatch(name) is not None and name not in {".", ".."}
 
 
-def _assigned(frame: bytes, pos: int, end: int, flexible: bool) -> tuple[int, int]:
+def _assigned(frame: bytes, pos: int, end: int, flexible: bool, parts: Parts) -> tuple[int, int]:
     """How many partitions are assigned by hand."""
     count, pos = _array(frame, pos, end, flexible, 5)
+    parts.add(count, pos)
     for _ in range(max(count, 0)):
         pos = _skip_brokers(frame, skip(pos, 4, end), end, flexible)
         if flexible:
-            pos = skip_tags(frame, pos, end)
+            pos = parts.skip_tags(frame, pos, end)
     return max(count, 0), pos
 
 
-def _newly_assigned(frame: bytes, pos: int, end: int, flexible: bool) -> tuple[int | None, int]:
+def _newly_assigned(frame: bytes, pos: int, end: int, flexible: bool, parts: Parts) -> tuple[int | None, int]:
     """For how many partitions CreatePartitions names the brokers; None: it leaves that to Kafka."""
     count, pos = _array(frame, pos, end, flexible, 1)
+    parts.add(count, pos)
     for _ in range(max(count, 0)):
         pos = _skip_brokers(frame, pos, end, flexible)
         if flexible:
-            pos = skip_tags(frame, pos, end)
+            pos = parts.skip_tags(frame, pos, end)
     return None if count == NULL else count, pos
 
 
@@ -218,12 +222,13 @@ def _skip_brokers(frame: bytes, pos: int, end: int, flexible: bool) -> int:
     return pos + 4 * max(count, 0)
 
 
-def _skip_configs(frame: bytes, pos: int, end: int, flexible: bool) -> int:
+def _skip_configs(frame: bytes, pos: int, end: int, flexible: bool, parts: Parts) -> int:
     count, pos = _array(frame, pos, end, flexible, 2)
+    parts.add(count, pos)
     for _ in range(max(count, 0)):
         if flexible:
             pos = skip_compact_nullable(frame, skip_compact_nullable(frame, pos, end), end)
-            pos = skip_tags(frame, pos, end)
+            pos = parts.skip_tags(frame, pos, end)
         else:
             pos = skip_nullable_string(frame, skip_nullable_string(frame, pos, end), end)
     return pos

@@ -32,6 +32,7 @@ from sluice.protocol.primitives import (
     skip,
     skip_compact_nullable,
     skip_tags,
+    tag_count,
     uvarint,
 )
 
@@ -149,7 +150,7 @@ def _read_forgotten(frame: bytes, pos: int, end: int) -> tuple[list[PartitionKey
 def _read_replica_id(frame: bytes, pos: int, end: int) -> tuple[int, int]:
     """From the tagged fields at the end: (replica id, where they end)."""
     replica_id = NO_REPLICA
-    fields, pos = uvarint(frame, pos, end)
+    fields, pos = tag_count(frame, pos, end)
     for _ in range(fields):
         tag, pos = uvarint(frame, pos, end)
         size, pos = uvarint(frame, pos, end)

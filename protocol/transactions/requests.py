@@ -25,6 +25,7 @@ from typing import Final, TypeAlias
 from sluice.protocol._tables import FLEXIBLE
 from sluice.protocol.apis import ApiKey
 from sluice.protocol.errors import MalformedFrame
+from sluice.protocol.parts import Parts
 from sluice.protocol.primitives import (
     Buffer,
     array_count,
@@ -37,7 +38,6 @@ from sluice.protocol.primitives import (
     skip_tags,
     uvarint,
 )
-from sluice.protocol.produce import MAX_PARTS
 
 FIRST_BATCHED: Final = 4
 """AddPartitionsToTxn of several transactions at once, as between brokers"""
@@ -48,29 +48,11 @@ _FIRST_WITH_LEADER_EPOCH: Final = 2
 _PRODUCER: Final = Struct(">qh")
 _PRODUCER_BYTES: Final = 10
 _INT32_BYTES: Final = 4
+_PARTS: Final = "transactions, topics, partitions and tags"
 
 Topics: TypeAlias = list[tuple[bytes, tuple[int, ...]]]
 """(name, partitions), as the request has them"""
 _ReadPartitions: TypeAlias = Callable[[Buffer, int, int], tuple[tuple[int, ...], int]]
-
-
-class _Parts:
-    """Counts the transactions, topics and partitions of one request: each costs a microsecond or two, in
-    which nobody else is served."""
-
-    __slots__ = ("_count",)
-
-    def __init__(self) -> None:
-        self._count = 0
-
-    def add(self, count: int, pos: int) -> None:
-        """`count` more, before they are read. Raises MalformedFrame above MAX_PARTS in all."""
-        self._count += count
-        if self._count > MAX_PARTS:
-            raise MalformedFrame(
-                f"request of {self._count:,} transactions, topics and partitions, must be ≤ {MAX_PARTS:,}",
-                offset=pos,
-            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +79,7 @@ def read_additions(buf: Buffer, body: int, end: int, api_key: int, version: int)
     """What a whole request of STATE_MAKERS adds, whose body is `buf[body:end]`.
 
     Raises MalformedFrame if a count or length does not fit, if the walk does not end at `end`, and for more
-    than MAX_PARTS transactions, topics and partitions.
+    than MAX_PARTS transactions, topics, partitions and tagged fields.
     """
     flexible = is_flexible(api_key, version)
     if api_key == ApiKey.ADD_PARTITIONS_TO_TXN:
@@ -156,7 +138,7 @@ def read_transaction_timeout_ms(buf: Buffer, body: int, end: int, version: int) 
 
 
 def _read_partitions_request(buf: Buffer, pos: int, end: int, version: int) -> tuple[list[Addition], int]:
-    parts = _Parts()
+    parts = Parts(_PARTS)
     if version < FIRST_BATCHED:
         flexible = is_flexible(ApiKey.ADD_PARTITIONS_TO_TXN, version)
         transactional_id, pos = _text(buf, pos, end, flexible)
@@ -171,7 +153,7 @@ def _read_partitions_request(buf: Buffer, pos: int, end: int, version: int) -> t
         (producer_id, epoch), pos = _producer(buf, pos, end)
         verify_at, pos = pos, skip(pos, 1, end)
         topics, pos = _read_topics(buf, pos, end, True, parts, _partition_list(True, parts))
-        pos = skip_tags(buf, pos, end)
+        pos = parts.skip_tags(buf, pos, end)
         additions.append(
             Addition(transactional_id, producer_id, epoch, topics, None, verify_only=bool(buf[verify_at]))
         )
@@ -187,7 +169,7 @@ def _read_offsets_request(buf: Buffer, pos: int, end: int, version: int) -> tupl
     if version >= _FIRST_WITH_MEMBER:
         pos = skip_text(buf, skip_text(buf, skip(pos, _INT32_BYTES, end), end), end)
     fixed_bytes = 16 if version >= _FIRST_WITH_LEADER_EPOCH else 12
-    parts = _Parts()
+    parts = Parts(_PARTS)
 
     def read_partitions(buf: Buffer, pos: int, end: int) -> tuple[tuple[int, ...], int]:
         count, pos = _count(buf, pos, end, flexible, fixed_bytes + 1)
@@ -198,7 +180,7 @@ def _read_offsets_request(buf: Buffer, pos: int, end: int, version: int) -> tupl
             found.append(partition)
             pos = skip_text(buf, skip(pos, fixed_bytes, end), end)
             if flexible:
-                pos = skip_tags(buf, pos, end)
+                pos = parts.skip_tags(buf, pos, end)
         return tuple(found), pos
 
     topics, pos = _read_topics(buf, pos, end, flexible, parts, read_partitions)
@@ -206,7 +188,7 @@ def _read_offsets_request(buf: Buffer, pos: int, end: int, version: int) -> tupl
 
 
 def _read_topics(
-    buf: Buffer, pos: int, end: int, flexible: bool, parts: _Parts, read_partitions: _ReadPartitions
+    buf: Buffer, pos: int, end: int, flexible: bool, parts: Parts, read_partitions: _ReadPartitions
 ) -> tuple[Topics, int]:
     count, pos = _count(buf, pos, end, flexible, 2)
     parts.add(count, pos)
@@ -216,11 +198,11 @@ def _read_topics(
         partitions, pos = read_partitions(buf, pos, end)
         topics.append((name, partitions))
         if flexible:
-            pos = skip_tags(buf, pos, end)
+            pos = parts.skip_tags(buf, pos, end)
     return topics, pos
 
 
-def _partition_list(flexible: bool, parts: _Parts) -> _ReadPartitions:
+def _partition_list(flexible: bool, parts: Parts) -> _ReadPartitions:
     def read(buf: Buffer, pos: int, end: int) -> tuple[tuple[int, ...], int]:
         count, pos = _count(buf, pos, end, flexible, _INT32_BYTES)
         parts.add(count, pos)

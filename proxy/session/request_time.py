@@ -126,6 +126,7 @@ class RequestTime:
         usage = self._usage
         try:
             body = request_body(buf, client_id_end, min(end, frame_end), PRODUCE, version)
+            usage.look_anew()
             usage.read(buf, body, end, frame_end, version)
         except MalformedFrame:
             usage.batches.clear()  # the broker will say so

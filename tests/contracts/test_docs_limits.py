@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sluice.protocol.primitives import MAX_TAGS
 from sluice.protocol.produce import MAX_PARTS
 from sluice.proxy.admin.http import MOST_WAITING_OF_ONE
 from sluice.proxy.admin.status.model import MAX_LISTED
@@ -83,7 +84,12 @@ def test_at_least_this_much_is_compared() -> None:
             [MAX_CLIENT_ID],
         ),
         ("… that are read to see whether its client left", [FAR_BYTES, LOOK_BYTES]),
-        ("topics and partitions in a Produce or a transaction's request that is looked into", [MAX_PARTS]),
+        (
+            "topics, partitions and tagged fields in a Produce or a transaction's request that is looked "
+            "into",
+            [MAX_PARTS],
+        ),
+        ("tagged fields in one section of a request or answer that is looked into", [MAX_TAGS]),
         ("clients of one broker that are dialled for at a time", [MAX_DIALS]),
         ("… shortest patience that is believed", [LEAST_PATIENCE_S]),
         ("quota file", [MAX_QUOTAS_BYTES]),

@@ -9,7 +9,7 @@ import pytest
 
 from sluice.protocol.apis import ApiKey, readable_versions
 from sluice.protocol.codec.codec import encode_frame
-from sluice.protocol.codec.wire import uuid_text
+from sluice.protocol.codec.wire import encode_varint, uuid_text
 from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.fetch_topic_ids import FETCH_FIRST_TOPIC_ID, deleted_topic_ids, fetch_topic_ids
 from sluice.protocol.headers import request_body
@@ -70,6 +70,34 @@ def test_a_long_fetch_has_no_tags_in_its_topics() -> None:
     assert ids_of(request(FETCH, 18, {"topics": topics[3:]}), FETCH, 18) == ids[3:]
     with pytest.raises(MalformedFrame, match="tagged fields"):
         ids_of(request(FETCH, 18, {"topics": topics}), FETCH, 18)
+
+
+@pytest.mark.parametrize(
+    ("version", "tag", "size"),
+    [(17, 0, 16), (17, 1, 8), (18, 0, 16), (18, 1, 8), (17, 2, 8), (18, 300, 9), (16, 0, 3)],
+)
+@pytest.mark.parametrize("off", [-1, 1, 90])
+@pytest.mark.parametrize("long_form", [False, True])
+def test_a_tagged_field_that_brokers_know_has_the_size_that_they_read(
+    version: int, tag: int, size: int, off: int, long_form: bool
+) -> None:
+    """They read it whatever size is told: one that lied hid the topics behind it from here."""
+    head = request(FETCH, version, {})
+    assert head.endswith(b"\1\1\1\0")
+
+    def named(told: int) -> bytes:
+        size_bytes = bytes([told | 0x80, 0]) if long_form else bytes([told])
+        tags = b"\2" + b"\5\0" + encode_varint(tag) + size_bytes + bytes(told)
+        partition = bytes(32) + tags
+        return sized(head[4:-4] + b"\2" + b"t" * 16 + b"\2" + partition + b"\0" + head[-3:])
+
+    is_known = tag == 0 or (tag == 1 and version == 18)
+    assert ids_of(named(size), FETCH, version) == [uuid_text(b"t" * 16)]
+    if is_known and version > 16:
+        with pytest.raises(MalformedFrame, match=f"tagged field {tag} of {size + off} bytes, has {size}"):
+            ids_of(named(size + off), FETCH, version)
+    else:
+        assert ids_of(named(size + off), FETCH, version) == [uuid_text(b"t" * 16)]
 
 
 @pytest.mark.parametrize(("partitions", "batches"), [(20_000, 0), (199, 101)])

@@ -196,6 +196,14 @@ def test_tagged_fields_without_content_fill_their_section_to_its_last_byte() -> 
         skip_tags(b"\x04" + section, 0, 7)
 
 
+@pytest.mark.parametrize("field", [b"\x05\x00", b"\x05\x01a", b"\x85\x01\x00", b"\x05\x80\x01" + bytes(128)])
+def test_a_section_has_100_tagged_fields_at_most(field: bytes) -> None:
+    section = b"\x64" + field * 100
+    assert skip_tags(section + b"\xff", 0, len(section)) == len(section)
+    with pytest.raises(MalformedFrame, match="101 tagged fields in one section, must be ≤ 100"):
+        skip_tags(b"\x65" + field * 101, 0, 1 + len(field) * 101)
+
+
 JAVA_17 = {
     "61 ED A0 80 62": "a\ufffdb",
     "61 ED A0 BD ED B8 80 62": "a\ufffd\ufffdb",

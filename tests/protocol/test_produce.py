@@ -52,6 +52,7 @@ def test_no_prefix_is_malformed_or_tells_of_batches_that_are_not_there(version: 
         usage = ProduceUsage()
         before: list[Batch] = []
         for arrived in range(body, len(frame) + 1):
+            usage.look_anew()
             so_far = read(usage, frame, version, arrived, filler)
             assert so_far == batches[: len(so_far)]
             assert len(so_far) >= len(before)

@@ -6,6 +6,7 @@ import struct
 
 import pytest
 
+from sluice.protocol.codec.wire import encode_varint
 from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.produce import MAX_PARTS, ProduceUsage
 from testkit.frames.frames import PRODUCE, produce, record_batch, sized
@@ -107,3 +108,36 @@ def test_a_request_of_more_parts_than_anybody_sends_is_refused(kind: str, versio
     assert usage.complete
     with pytest.raises(MalformedFrame, match="must be ≤ 20,000"):
         read(usage, produce(parts_of(kind, MAX_PARTS + 1 + (kind == "topics")), version=version), version)
+
+
+@pytest.mark.parametrize("fields", [1, 100])
+@pytest.mark.parametrize("place", ["partition", "topic"])
+def test_tagged_fields_count_as_parts(place: str, fields: int) -> None:
+    """Kafka's clients write none there: a section of 100 in each of 4,000 partitions took 0.3 s."""
+    section = bytes([fields]) + b"\x05\0" * fields
+    most = (MAX_PARTS - (place == "partition")) // (1 + fields)
+
+    def request(count: int) -> bytes:
+        head = struct.pack(">hhih", PRODUCE, 9, 1, 0) + b"\0" + b"\0" + struct.pack(">hi", 1, 30_000)
+        if place == "topic":
+            return sized(head + encode_varint(count + 1) + (b"\2t" + b"\1" + section) * count + b"\0")
+        partitions = (bytes(4) + b"\1" + section) * count
+        return sized(head + b"\2" + b"\2t" + encode_varint(count + 1) + partitions + b"\0\0")
+
+    usage = ProduceUsage()
+    assert read(usage, request(most), 9) == []
+    assert usage.complete
+    with pytest.raises(MalformedFrame, match="must be ≤ 20,000"):
+        read(usage, request(most + 1), 9)
+
+
+def test_a_section_of_more_than_100_tagged_fields_is_told_so_wherever_it_stands() -> None:
+    batch = record_batch()
+    frame = produce({"t": [(0, batch)]}, version=9)
+    assert frame.endswith(batch + b"\0\0\0")
+    for level in range(3):
+        sections = b"\0" * level + b"\x65" + b"\x05\0" * 101 + b"\0" * (2 - level)
+        longer = sized(frame[4:-3] + sections)
+        for arrived in (None, len(longer) - 203 - (2 - level) + 1):
+            with pytest.raises(MalformedFrame, match="101 tagged fields in one section"):
+                read(ProduceUsage(), longer, 9, arrived)

@@ -168,7 +168,7 @@ def lines_run(action: Callable[[], object]) -> int:
 HOSTILE = {
     "many topics": flexible(encode_varint(1_301), (b"\x02t" + b"\x01\0") * 1_000),
     "many partitions": flexible(ONE, TOPIC, encode_varint(1_001), (INDEX + b"\0\0") * 1_000, TAGS * 2),
-    "many tags": flexible(b"\x01", encode_varint(2_000), b"\x05\0" * 2_000),
+    "many tags": flexible(encode_varint(21), (b"\x02t" + b"\x01" + b"\x64" + b"\x05\0" * 100) * 20, b"\0"),
     "many small sets": flexible(
         ONE, TOPIC, ONE, INDEX, encode_varint(4_251), (bytes(8) + int32(5) + bytes(5)) * 250, TAGS * 3
     ),

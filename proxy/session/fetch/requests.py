@@ -97,6 +97,8 @@ class FetchSide(ProduceSide, ABC):
         """Is the connection a follower's, by its first Fetch that tells? False: more of that must come first,
         since its replica id would be believed."""
         is_believed = self._policy.inter_broker.covers(self._identity.user)
+        if not is_believed and frame_end - pos > HEAD_ENOUGH_BYTES:
+            return True  # charged whatever it names, and to read it would take a while
         names_replica = is_follower(buf, pos, client_id_end, end, frame_end, version)
         if names_replica is None:
             return not is_believed

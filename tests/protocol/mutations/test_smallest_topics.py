@@ -7,8 +7,10 @@ import struct
 import pytest
 
 from sluice.protocol.apis import ApiKey
+from sluice.protocol.codec.wire import encode_varint
 from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.mutations.requests import MutationRequest, read_mutations
+from sluice.protocol.produce import MAX_PARTS
 
 MANY = 100
 TIMEOUT = bytes(4)
@@ -40,7 +42,7 @@ def read(case: Case, elements: int, told: int) -> MutationRequest:
         version
         >= {ApiKey.DELETE_TOPICS: 4, ApiKey.CREATE_TOPICS: 5, ApiKey.CREATE_PARTITIONS: 2}[ApiKey(api_key)]
     )
-    count = bytes([told + 1]) if flexible else struct.pack(">i", told)
+    count = encode_varint(told + 1) if flexible else struct.pack(">i", told)
     frame = before + count + element * elements + behind
     return read_mutations(frame, 0, api_key, version)
 
@@ -61,3 +63,26 @@ def test_what_is_told_of_them_is_counted() -> None:
     assert [topic.assigned for topic in grown.topics] == [MANY]
     assert [topic.assigned for topic in read(CASES[7], MANY, MANY).topics] == [1]
     assert [topic.partitions for topic in read(CASES[8], MANY, MANY).topics] == [1]
+
+
+@pytest.mark.parametrize("case", CASES[3:7])
+def test_no_more_are_passed_over_than_take_some_milliseconds(case: Case) -> None:
+    """Partitions and configurations of a topic: a request of 512 KiB had room for 260,000, of 0.2 s."""
+    read(case, MAX_PARTS, MAX_PARTS)
+    with pytest.raises(MalformedFrame, match="must be ≤ 20,000"):
+        read(case, MAX_PARTS + 1, MAX_PARTS + 1)
+
+
+def test_their_tagged_fields_count() -> None:
+    tags = b"\x63" + b"\x05\0" * 99
+    for before, element, behind in (
+        (b"\2\1" + bytes(6), bytes(4) + b"\1", b"\1\0"),  # partitions
+        (b"\2\1" + bytes(6) + b"\1", b"\1\1", b"\0"),  # configurations
+        (b"", b"\1" + bytes(6) + b"\1\1", b""),  # topics
+    ):
+        of_topics = not before
+        case = (ApiKey.CREATE_TOPICS, 5, before, element + tags, behind + TIMEOUT + b"\0\0")
+        most = MAX_PARTS // (99 if of_topics else 100)
+        read(case, most, most)
+        with pytest.raises(MalformedFrame, match="must be ≤ 20,000"):
+            read(case, most + 1, most + 1)

@@ -160,6 +160,28 @@ def test_a_request_of_more_parts_than_anybody_sends_is_refused(kind: str, api_ke
         read(more, api_key, version)
 
 
+@pytest.mark.parametrize("place", ["transaction", "topic", "partition"])
+def test_tagged_fields_count_as_parts(place: str) -> None:
+    """Kafka's clients write none there; each section has 99."""
+    tags: Any = {"_unknownTaggedFields": [{"tag": number, "hex": ""} for number in range(99)]}
+
+    def asked(count: int) -> tuple[bytes, int, int]:
+        if place == "transaction":
+            many: Any = [{"transactionalId": "a", "topics": [], **tags}] * count
+            return request(ApiKey.ADD_PARTITIONS_TO_TXN, 4, {"transactions": many}), 24, 4
+        if place == "topic":
+            many = [{"name": "t", "partitions": [], **tags}] * count
+            return request(ApiKey.ADD_PARTITIONS_TO_TXN, 3, {"v3AndBelowTopics": many}), 24, 3
+        many = [{"partitionIndex": 1, "committedOffset": 1, **tags}] * count
+        body: Any = {"topics": [{"name": "t", "partitions": many}]}
+        return request(ApiKey.TXN_OFFSET_COMMIT, 3, body), 28, 3
+
+    most = MAX_PARTS // 100 - (place == "partition")
+    assert read(*asked(most))
+    with pytest.raises(MalformedFrame, match="must be ≤ 20,000"):
+        read(*asked(most + 1))
+
+
 @pytest.mark.parametrize(("api_key", "version"), EVERY_VERSION)
 def test_every_partition_is_refused_in_the_form_of_its_api(api_key: int, version: int) -> None:
     random = Random(version)

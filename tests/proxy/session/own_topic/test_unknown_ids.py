@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from tests.proxy.session.own_topic.test_topic_acl import (
     FETCH,
     ID_TEXT,
     NAME,
+    OTHER,
     OTHER_TEXT,
     PRODUCE,
     REFUSED,
@@ -298,3 +300,20 @@ def test_an_id_that_was_taken_for_anothers_is_its_own_once_it_is_known() -> None
         one.advance(2_000)
         one.client_sends(fetch_of([NEW_TEXT], 13))
         assert not one.to_broker
+
+
+def test_a_fetch_hides_no_topic_behind_a_tagged_field_that_lies_about_its_size() -> None:
+    """Two topics, and for a broker the first one's partition has a replica directory of 16 bytes, whatever
+    size is told. Whoever goes by that skips the second topic, and finds one behind it that the broker does
+    not read any more."""
+    partition = struct.pack(">iiqiqi", 0, -1, 0, -1, -1, 1 << 20)
+    second, end = b"\0" + NEW + b"\2" + partition + b"\0" + b"\0", b"\1\1\0"
+    lie = b"\1\0" + bytes([16 + len(second) + len(end)]) + bytes(16) + second + end
+    hidden = OTHER + b"\2" + partition + lie + b"\0" + OTHER + b"\2" + partition + b"\0" + b"\0"
+    none = fetch_of([], 17)
+    sent = none[4:-4] + b"\3" + hidden + end
+    one = shell()
+    one.client_sends(len(sent).to_bytes(4, "big") + sent)
+    assert one.cause is DisconnectCause.MALFORMED_FRAME
+    assert "has 16" in one.detail
+    assert not one.to_broker

@@ -6,7 +6,8 @@ import pytest
 
 from sluice.protocol.apis import ApiKey, readable_versions
 from sluice.protocol.codec.wire import Struct, Value
-from sluice.protocol.replication.fetch_request import is_follower
+from sluice.protocol.replication import fetch_request
+from sluice.protocol.replication.fetch_request import ReplicaFetch, is_follower, read_replica_fetch
 from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.replication.inter_broker import InterBroker
@@ -154,3 +155,25 @@ def test_a_rack_that_ends_like_a_replicas_state_makes_no_follower() -> None:
     frame = bytearray(follower_fetch(18, replica_id=-1, rackId="x\x01\x0d" + "\0" * 12))
     head = 14 + len("broker-2-fetcher-0")
     assert is_follower(frame, 0, head, len(frame), len(frame), 18) is False
+
+
+@pytest.mark.parametrize("topics", [2_000, 8_000])
+def test_a_long_fetch_of_who_is_not_believed_is_not_looked_through(
+    monkeypatch: pytest.MonkeyPatch, topics: int
+) -> None:
+    """It is charged whatever replica it names; to look for that took 50 ms for each MB of it."""
+    looked: list[int] = []
+
+    def noted(frame: bytes, body: int, version: int) -> ReplicaFetch:
+        looked.append(len(frame))
+        return read_replica_fetch(frame, body, version)
+
+    monkeypatch.setattr(fetch_request, "read_replica_fetch", noted)
+    shared = shared_of(limits_of(fetch_rate=1_000))
+    many: list[Value] = [{"topicId": TOPIC_ID, "partitions": []}] * topics
+    sent = follower_fetch(18, topics=many)
+    for believed in (False, True):
+        shell = connected(shared, LISTENER if believed else NOBODY)
+        looked.clear()
+        shell.client_sends(sent)
+        assert bool(looked) is (believed or topics == 2_000)

@@ -89,6 +89,17 @@ class Connection:
         self.time.note_produce(bytearray(frame), 17, end, len(frame), 9, correlation_id, acks)
 
 
+def test_a_produce_is_looked_into_however_little_of_it_has_come_and_whatever_came_before() -> None:
+    """The first was cut off behind many partitions; of the second far less has come, and both go on."""
+    connection = Connection(bucket())
+    for correlation_id, count, arrived in ((1, 500, 100_000), (2, 2, 1_000)):
+        batches: list[tuple[int, bytes | None]] = [(0, record_batch(bytes(800)))] * count
+        connection.produces(
+            produce({"t": batches}, version=9), correlation_id=correlation_id, arrived=arrived
+        )
+    assert [mark[1] for mark in connection.time.marks] == [116, 2]
+
+
 def test_a_request_costs_what_its_kind_does_and_no_more_than_it_took() -> None:
     connection = Connection(bucket())
     connection.answered()
