@@ -14,13 +14,18 @@ from typing import Final
 
 from sluice.protocol._tables import KIND_AT_OFFSET, KIND_BEFORE_END, KIND_WALK, THROTTLE
 from sluice.protocol.apis import API_VERSIONS, PRODUCE, READABLE, ApiKey, ErrorCode
+from sluice.protocol.delegation_tokens import walk_tokens
 from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.headers import RESPONSE_HEAD_BYTES, response_body
-from sluice.protocol.primitives import compact_array_count, skip_compact_nullable, skip_tags
+from sluice.protocol.primitives import UUID_BYTES, compact_array_count, skip_compact_nullable, skip_tags
 
 _INT32: Final = Struct(">i")
 _UNSUPPORTED_VERSION: Final = Struct(">h").pack(ErrorCode.UNSUPPORTED_VERSION)
 MAX_THROTTLE_MS: Final = 2**31 - 1
+_PARTITION_BYTES: Final = 30
+"""of a Produce's answer: index, error code, base offset, log append time, log start offset"""
+_NO_ERRORS: Final = b"\1\0\0"
+"""behind these, mostly: no records' errors, no message, no tags"""
 
 
 _NO_WALK: Final = (0, -1)
@@ -119,33 +124,23 @@ def _walk(buf: bytearray, pos: int, end: int, api_key: int, version: int) -> int
             buf, skip_compact_nullable(buf, pos + 24, end), end
         )  # three timestamps; token id, hmac
     if api_key == ApiKey.DESCRIBE_DELEGATION_TOKEN:
-        return _walk_describe_tokens(buf, pos, end, version)
+        return walk_tokens(buf, pos, end, version)[1]
     raise MalformedFrame("no walk to throttle_time_ms", api_key=api_key, api_version=version)
 
 
 def _walk_produce(buf: bytearray, pos: int, end: int, version: int) -> int:
     topics, pos = compact_array_count(buf, pos, end, 1)
     for _ in range(topics):
-        pos = pos + 16 if version >= 13 else skip_compact_nullable(buf, pos, end)
+        pos = pos + UUID_BYTES if version >= 13 else skip_compact_nullable(buf, pos, end)
         partitions, pos = compact_array_count(buf, pos, end, 1)
         for _ in range(partitions):
-            # index, error code, base offset, log append time and log start offset take 30 bytes
-            errors, pos = compact_array_count(buf, pos + 30, end, 1)
+            pos += _PARTITION_BYTES
+            if buf[pos : pos + 3] == _NO_ERRORS and pos + 3 <= end:
+                pos += 3
+                continue
+            errors, pos = compact_array_count(buf, pos, end, 1)
             for _ in range(errors):
                 pos = skip_tags(buf, skip_compact_nullable(buf, pos + 4, end), end)
             pos = skip_tags(buf, skip_compact_nullable(buf, pos, end), end)
-        pos = skip_tags(buf, pos, end)
-    return pos
-
-
-def _walk_describe_tokens(buf: bytearray, pos: int, end: int, version: int) -> int:
-    tokens, pos = compact_array_count(buf, pos + 2, end, 1)
-    for _ in range(tokens):
-        for _ in range(4 if version >= 3 else 2):
-            pos = skip_compact_nullable(buf, pos, end)
-        pos = skip_compact_nullable(buf, skip_compact_nullable(buf, pos + 24, end), end)
-        renewers, pos = compact_array_count(buf, pos, end, 1)
-        for _ in range(renewers):
-            pos = skip_tags(buf, skip_compact_nullable(buf, skip_compact_nullable(buf, pos, end), end), end)
         pos = skip_tags(buf, pos, end)
     return pos

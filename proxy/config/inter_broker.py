@@ -19,7 +19,8 @@ INTER_BROKER_REMEDY: Final = (
 
 
 class InterBrokerOptions(Options):
-    """Who is a broker: a follower's Fetch that one of these covers is charged to nobody, and never delayed.
+    """Who is a broker: a follower's Fetch that one of these covers is charged to nobody, and never delayed;
+    nor is what only brokers ask each other charged, whatever is answered.
 
     A replica id alone counts for nothing, since any client can write one. Declare what comes through Sluice;
     an empty section says that brokers do not.

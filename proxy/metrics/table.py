@@ -27,8 +27,8 @@ _ROWS: Final = (
     ),
     MetricDefinition(
         "sluice_exempt_request_time_seconds_total", "counter", ("reason",), "seconds",
-        "Time of broker threads that no limit counts: between brokers (cluster_action), or of clients that "
-        "an exempt rule covers (rule).",
+        "Time of broker threads that no limit counts: between brokers (cluster_action: of declared ones, or "
+        "by an answer of 16 KiB at most with error codes, none of them 31), or of exempt clients (rule).",
     ),
     MetricDefinition(
         "sluice_unnamed_have_lowest_limit", "gauge", ("quota",), "",

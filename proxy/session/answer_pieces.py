@@ -19,8 +19,9 @@ from sluice.proxy.session.gateway.address_rewrite import AddressWork
 from sluice.proxy.session.in_flight import (
     ADDRESSES,
     CHARGE,
+    CLUSTER_ACTION,
     CONFIGS,
-    FOLLOWER,
+    DECLARED,
     JOIN,
     MUTATION,
     NAMES,
@@ -31,7 +32,7 @@ from sluice.proxy.session.in_flight import (
 )
 from sluice.proxy.session.own_topic.own_topic import OwnTopic
 from sluice.proxy.session.read_gate import Pace
-from sluice.proxy.session.request_time import RequestTime
+from sluice.proxy.session.request_time import CLUSTER_ACTION_MAX_BYTES, RequestTime
 from sluice.proxy.session.requests import RequestSide
 from sluice.usage.flow import TopicNames
 
@@ -143,8 +144,10 @@ def has_enough_arrived(
         return False
     if reads_names and end - pos < MARK_BYTES + RESPONSE_HEAD_BYTES:
         return False
-    if work is NONE or work is NAMES or work is REPLICA or work is FOLLOWER:
+    if work is NONE or work is NAMES or work is REPLICA or work is DECLARED:
         return True
+    if work is CLUSTER_ACTION:
+        return frame_end - pos > CLUSTER_ACTION_MAX_BYTES
     if work in _BY_HEAD:
         return end - pos >= _HEAD_BYTES
     if work in _FOR_GATEWAY:

@@ -45,7 +45,8 @@ class AnswerWork(IntEnum):
     LOCAL = 11
     """never forwarded: its answer is the proxy's own (local_responses.py)"""
     CLUSTER_ACTION = 12
-    """between brokers: exempt from request_percentage unless it is refused"""
+    """between brokers, of one that nobody has declared: exempt from request_percentage if its answer shows
+    that the broker took it"""
     MUTATION = 13
     """CreateTopics, DeleteTopics, CreatePartitions under a quota: what became of each topic"""
     TOPIC_SIZES = 14
@@ -54,8 +55,9 @@ class AnswerWork(IntEnum):
     """Metadata, for the access log: topics' names by their ids"""
     REPLICA = 16
     """a follower's Fetch: looked through for what passes (session/replication/requests.py)"""
-    FOLLOWER = 17
-    """a follower's Fetch where replication is not throttled: charged to nobody"""
+    DECLARED = 17
+    """of a broker that `inter_broker` names, a request between brokers, or a follower's Fetch where
+    replication is not throttled: charged to nobody, its answer not looked at"""
     TOKENS = 18
     """delegation tokens made or described: whose they are"""
     NO_RECORDS = 19
@@ -82,11 +84,16 @@ MUTATION: Final = AnswerWork.MUTATION
 TOPIC_SIZES: Final = AnswerWork.TOPIC_SIZES
 NAMES: Final = AnswerWork.NAMES
 REPLICA: Final = AnswerWork.REPLICA
-FOLLOWER: Final = AnswerWork.FOLLOWER
+DECLARED: Final = AnswerWork.DECLARED
 TOKENS: Final = AnswerWork.TOKENS
 NO_RECORDS: Final = AnswerWork.NO_RECORDS
 NEW_SESSION: Final = AnswerWork.NEW_SESSION
 SUCCESSOR: Final = AnswerWork.SUCCESSOR
+
+AWAITED: Final = (CLUSTER_ACTION, TOKENS)
+"""What takes long in an answer whose length its client chooses: nothing is begun behind such a request
+before its answer. Of a broker's it costs nothing, for it has one at a time under way (Kafka's
+InterBrokerSendThread)."""
 
 
 InFlight: TypeAlias = tuple[int, int, int, Flow, int, float, float, float, "Sensor | None", AnswerWork]

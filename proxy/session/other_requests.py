@@ -35,8 +35,10 @@ from sluice.proxy.session.errors import LoginNotTaken, UnknownApi
 from sluice.proxy.session.gateway.address_rewrite import is_slow, work_in_gateway
 from sluice.proxy.session.identity import Identity
 from sluice.proxy.session.in_flight import (
+    AWAITED,
     CAP_VERSIONS,
     CLUSTER_ACTION,
+    DECLARED,
     JOIN,
     NAMES,
     NONE,
@@ -143,7 +145,7 @@ class OtherRequests:
             self._throttling.is_group = True
             self._note_member(buf, client_id_end, min(end, frame_end), api_key, version, now_ms)
         elif api_key in CLUSTER_ACTIONS:
-            work = CLUSTER_ACTION
+            work = DECLARED if self._policy.inter_broker.covers(self._identity.user) else CLUSTER_ACTION
         elif self.quota_requests is not None and api_key in QUOTA_APIS:
             return self.quota_requests.ask(buf, pos, end, frame_end, api_key, version, correlation_id, now_ms)
         elif (sensor := self._throttling.mutation_sensor) is not None and api_key in MUTATION_APIS:
@@ -159,7 +161,7 @@ class OtherRequests:
             work = TOKENS
         elif api_key not in OFFERED and not self._policy.pass_unknown_apis:
             raise UnknownApi("an API that this proxy does not know")
-        if found is not NONE and is_slow(api_key, found):
+        if work in AWAITED or (found is not NONE and is_slow(api_key, found)):
             self._pace.await_broker()
         self._in_flight.append((
             correlation_id, api_key, version, self._identity.flow, frame_end - pos,

@@ -25,11 +25,12 @@ from sluice.proxy.session.gateway.address_rewrite import AddressWork, brake_ms_p
 from sluice.proxy.session.identity import Identity
 from sluice.proxy.session.in_flight import (
     ADDRESSES,
+    AWAITED,
     CAP_VERSIONS,
     CHARGE,
     CLUSTER_ACTION,
     CONFIGS,
-    FOLLOWER,
+    DECLARED,
     JOIN,
     LOCAL,
     MUTATION,
@@ -50,15 +51,17 @@ from sluice.proxy.session.local_responses import LocalAnswers
 from sluice.proxy.session.mutations.responses import MutationAnswers
 from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.read_gate import Pace
+from sluice.proxy.session.request_time import CLUSTER_ACTION_BRAKE_MS_PER_KIB
 from sluice.proxy.session.requests import RequestSide
 from sluice.proxy.session.throttling import Throttling
+from sluice.proxy.session.token_owners import BRAKE_MS_PER_KIB as BRAKE_OF_TOKENS_MS_PER_KIB
 from sluice.proxy.session.topic_attribution import FIRST_WITH_IDS
 from sluice.usage.flow import AccessFlow
 
 _API_VERSIONS_MAX: Final = OFFERED[API_VERSIONS][1]
 _VERSIONS_OFFERED: Final = VersionCaps(OFFERED)
 
-_NOT_CHARGED: Final = (ADDRESSES, CONFIGS, QUORUM, NAMES, CLUSTER_ACTION, REPLICA, FOLLOWER)
+_NOT_CHARGED: Final = (ADDRESSES, CONFIGS, QUORUM, NAMES, CLUSTER_ACTION, REPLICA, DECLARED)
 
 
 class AnswerSide:
@@ -299,10 +302,11 @@ class AnswerSide:
                 throttle_ms = self._work_on_answer(buf, pos, end, frame_end, entry, now_ms)
             if work is REPLICA and replicas is not None:
                 replicas.begin(buf, pos, end, frame_end, now_ms)
-            elif work is CLUSTER_ACTION or work is FOLLOWER:
-                throttling.charge_cluster_action(
+            elif work is CLUSTER_ACTION or work is DECLARED:
+                decoded_bytes = throttling.charge_cluster_action(
                     buf, pos, end, frame_end, entry, now_ms, self._requests.at_boundary
                 )
+                self._pieces.took(decoded_bytes, CLUSTER_ACTION_BRAKE_MS_PER_KIB, now_ms)
             elif request_time is not None:
                 request_time.charge(
                     buf, pos, end, frame_end, entry, throttling.delay_limit_ms, now_ms,
@@ -331,6 +335,8 @@ class AnswerSide:
     ) -> float:
         """As _work_on, for what is no Fetch and has arrived as far as is needed."""
         _, api_key, version, _, request_bytes, forwarded_ms, _, noted, sensor, work = entry
+        if work in AWAITED:
+            self._pace.broker_answered()
         if work in _NOT_CHARGED:
             return 0.0
         if work is MUTATION:
@@ -360,7 +366,8 @@ class AnswerSide:
             return 0.0
         if work is TOKENS:
             if frame_end <= end:
-                self._token_owners.learn_from(bytes(buf[pos + SIZE_BYTES : frame_end]), api_key, version)
+                self._token_owners.learn_from(buf, pos, frame_end, api_key, version)
+                self._pieces.took(frame_end - pos, BRAKE_OF_TOKENS_MS_PER_KIB, now_ms)
             return 0.0
         if frame_end > end:  # unread it could not be learnt from, and all would wait for it for ever
             raise MalformedFrame(f"{frame_end - pos} bytes to authenticate with")

@@ -14,14 +14,19 @@ from sluice.protocol.apis import FETCH, PRODUCE, PRODUCER_ID_APIS
 from sluice.proxy.session.arrivals import Arrivals
 from sluice.proxy.session.fetch.turns import FetchTurns
 from sluice.proxy.session.identity import Identity
-from sluice.proxy.session.in_flight import CLUSTER_ACTION, FOLLOWER, InFlight
+from sluice.proxy.session.in_flight import DECLARED, InFlight
 from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.produce.header_prediction import KnownProduce
 from sluice.proxy.session.produce.turns import ProduceTurns
 from sluice.proxy.session.producer_ids.admission import ProduceIds
 from sluice.proxy.session.producer_ids.shared import Wake
 from sluice.proxy.session.read_gate import Pace
-from sluice.proxy.session.request_time import RequestTime, count_cluster_action, is_refused
+from sluice.proxy.session.request_time import (
+    CLUSTER_ACTION_MAX_BYTES,
+    RequestTime,
+    count_cluster_action,
+    has_taken,
+)
 from sluice.proxy.session.throttle_log import ThrottleLog
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.sensors.sensor import Sensor
@@ -187,20 +192,19 @@ class Throttling:
         entry: InFlight,
         now_ms: float,
         at_boundary: bool,
-    ) -> None:
+    ) -> int:
         """The answer to `entry`, of a request that brokers send each other, is counted as exempt from
-        request_percentage; or charged, where the broker refused it."""
-        if entry[9] is FOLLOWER or (
-            entry[9] is CLUSTER_ACTION
-            and not (frame_end <= end and is_refused(buf, pos, frame_end, entry[1], entry[2]))
-        ):
-            count_cluster_action(
-                self._policy.request_costs, self._shared.recorder, entry, frame_end - pos, now_ms
-            )
+        request_percentage; or charged, where nobody has declared its sender a broker, nor a short answer
+        shows that the broker took him for one. Returns how many bytes of it were decoded for that."""
+        is_declared, size_bytes = entry[9] is DECLARED, frame_end - pos
+        is_read = not is_declared and size_bytes <= CLUSTER_ACTION_MAX_BYTES
+        if is_declared or (is_read and has_taken(buf, pos, frame_end, entry[1], entry[2])):
+            count_cluster_action(self._policy.request_costs, self._shared.recorder, entry, size_bytes, now_ms)
         elif self.request_time is not None:
             self.request_time.charge(
                 buf, pos, end, frame_end, entry, self.delay_limit_ms, now_ms, at_boundary=at_boundary
             )
+        return size_bytes if is_read else 0
 
     def wake_by(self, wake: Wake | None) -> None:
         """`wake` is the shell's: the turn of a held request has come earlier than it was told. None: the

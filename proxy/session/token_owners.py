@@ -8,16 +8,20 @@ clients make tokens: an owner with more than his share loses his own oldest. Sou
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Final
 
 from sluice.protocol.apis import ApiKey
 from sluice.protocol.codec.codec import decode_frame
+from sluice.protocol.delegation_tokens import read_tokens
 from sluice.protocol.errors import ProtocolError
+from sluice.protocol.headers import SIZE_BYTES, response_body
 
 MAX_TOKENS: Final = 20_000
 """of all owners; some 200 bytes each"""
 MAX_TOKENS_OF_OWNER: Final = 1_000
+BRAKE_MS_PER_KIB: Final = 0.3
+"""The brake behind an answer of which it is learned, for 0.1 ms are taken for each KiB at most: a connection
+has a quarter of the time"""
 _USER_TYPE: Final = "User"
 
 
@@ -58,20 +62,25 @@ class TokenOwners:
             if not ids:
                 del self._by_owner[owner]
 
-    def learn_from(self, frame: bytes, api_key: int, version: int) -> None:
-        """The broker's answer to one of TOKEN_APIS, without its size. What cannot be read is passed over."""
+    def learn_from(self, buf: bytearray, pos: int, frame_end: int, api_key: int, version: int) -> None:
+        """The broker's answer to one of TOKEN_APIS, `buf[pos:frame_end]`. What cannot be read is passed
+        over."""
         try:
-            body = decode_frame("response", api_key, version, frame).body
+            if api_key == ApiKey.CREATE_DELEGATION_TOKEN:
+                tokens = _created(bytes(buf[pos + SIZE_BYTES : frame_end]), version)
+            else:
+                body = response_body(buf, pos, frame_end, api_key, version)
+                tokens = read_tokens(buf, body, frame_end, version)
         except ProtocolError:
             return
-        for token_id, owner in _tokens(api_key, body):
-            self.learn(token_id, owner)
+        for kind, owner, token_id in tokens:
+            if kind == _USER_TYPE and token_id:
+                self.learn(token_id, owner)
 
 
-def _tokens(api_key: int, body: Any) -> Iterator[tuple[str, str]]:
-    """(token id, owner) of each token in an answer."""
+def _created(frame: bytes, version: int) -> list[tuple[str, str, str]]:
+    """As `read_tokens`, of the token that was made."""
+    body: Any = decode_frame("response", ApiKey.CREATE_DELEGATION_TOKEN, version, frame).body
     if body["errorCode"]:
-        return
-    for token in [body] if api_key == ApiKey.CREATE_DELEGATION_TOKEN else body["tokens"]:
-        if token["principalType"] == _USER_TYPE and token["tokenId"]:
-            yield token["tokenId"], token["principalName"]
+        return []
+    return [(body["principalType"], body["principalName"], body["tokenId"])]

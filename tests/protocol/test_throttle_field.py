@@ -13,9 +13,11 @@ from sluice.protocol import throttle_field
 from sluice.protocol._tables import KIND_AT_OFFSET, KIND_WALK, THROTTLE
 from sluice.protocol.apis import ApiKey, readable_versions
 from sluice.protocol.codec.codec import decode_frame, encode_frame
+from sluice.protocol.codec.wire import Value
 from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.headers import response_body
 from sluice.protocol.names import api_name
+from sluice.protocol.primitives import skip_compact_nullable
 from sluice.protocol.throttle_field import (
     MAX_THROTTLE_MS,
     at_fixed_offset,
@@ -177,6 +179,26 @@ def test_a_version_that_is_readable_without_a_walk_is_told_not_guessed(
     frame = bytearray(answer(METADATA, 13))
     with pytest.raises(MalformedFrame, match="no walk"):
         throttle_offset(frame, 0, len(frame), METADATA, 13)
+
+
+@pytest.mark.parametrize("version", [v for v in readable_versions(ApiKey.PRODUCE) if v >= 9])
+def test_partitions_without_errors_are_passed_over_without_a_call_for_each(
+    version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """15,000 of them took 34 ms, in which nobody else was served."""
+    calls: list[int] = []
+
+    def noted(buf: bytearray, pos: int, end: int) -> int:
+        calls.append(pos)
+        return skip_compact_nullable(buf, pos, end)
+
+    monkeypatch.setattr(throttle_field, "skip_compact_nullable", noted)
+    partitions: list[Value] = [{"index": number} for number in range(500)]
+    partitions[7] = {"index": 7, "errorCode": 87, "errorMessage": "no", "recordErrors": [{"batchIndex": 1}]}
+    frame = bytearray(answer(PRODUCE, version, {"responses": [{"partitionResponses": partitions}] * 3}))
+    raise_in_whole(frame, 0, len(frame), PRODUCE, version, 70)
+    assert throttle_of(PRODUCE, version, frame) == 70
+    assert len(calls) <= 3 * 3
 
 
 def test_nothing_is_written_where_the_field_is_absent_moves_or_has_not_arrived() -> None:

@@ -22,7 +22,7 @@ from sluice.protocol.replication.fetch_request import is_follower
 from sluice.proxy.session.authentication import WHOLE_MAX_BYTES
 from sluice.proxy.session.fetch.turns import Turn
 from sluice.proxy.session.identity import Identity
-from sluice.proxy.session.in_flight import CHARGE, FOLLOWER, NEW_SESSION, NO_RECORDS, InFlight
+from sluice.proxy.session.in_flight import CHARGE, DECLARED, NEW_SESSION, NO_RECORDS, InFlight
 from sluice.proxy.session.local_responses import LocalAnswers
 from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.produce.requests import HEAD_ENOUGH_BYTES, ProduceSide
@@ -115,7 +115,7 @@ class FetchSide(ProduceSide, ABC):
             self._identity.flow = self._flows.other(FETCH)
         self._in_flight.append((
             correlation_id, FETCH, version, self._identity.flow, request_bytes,
-            now_ms, 0.0, 0.0, None, FOLLOWER,
+            now_ms, 0.0, 0.0, None, DECLARED,
         ))  # fmt: skip
         return True
 

@@ -7,12 +7,13 @@ import pytest
 from sluice.protocol.apis import ApiKey, readable_versions
 from sluice.protocol.codec.wire import Struct
 from sluice.proxy.session.authentication import WHOLE_MAX_BYTES
+from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.policy import SessionPolicy
 from sluice.proxy.session.sasl_observer import PrincipalChanged, SaslWatch
 from sluice.proxy.session.session import Session
 from sluice.proxy.session.token_owners import MAX_TOKENS, MAX_TOKENS_OF_OWNER, TokenOwners
 from sluice.quotas.entity import DELEGATION_TOKEN_USER
-from testkit.frames.frames import answer, request
+from testkit.frames.frames import METADATA, answer, request
 from testkit.proxy.playbook import Shell, limits_of, shared_of
 from testkit.proxy.sasl_events import (
     ACCEPTED,
@@ -159,3 +160,61 @@ def test_an_answer_that_is_too_large_to_keep_goes_on_and_nothing_is_learnt_of_it
     frame = described(3, {f"t-{number}": "alice" for number in range(30_000)})
     assert len(frame) > WHOLE_MAX_BYTES
     assert seen(41, 3, frame, step=60_000).owner_of("t-1") is None
+
+
+# What it costs -------------------------------------------------------------------------------------------
+
+KIB = 1_024
+BRAKE_MS_PER_KIB = 0.3
+ASKED = request(41, 3)
+BEHIND = request(METADATA, 9, correlation_id=2)
+
+
+def shell() -> Shell:
+    return Shell(Session(shared_of(limits_of()), SessionPolicy(), "10.0.0.1"))
+
+
+@pytest.mark.parametrize("version", readable_versions(ApiKey.DESCRIBE_DELEGATION_TOKEN))
+def test_the_longest_answer_that_is_kept_is_learned_from(version: int) -> None:
+    owners = {f"t-{number}": f"user-{number % 9}" for number in range(6_000)}
+    frame = described(version, owners)
+    assert WHOLE_MAX_BYTES / 2 < len(frame) <= WHOLE_MAX_BYTES
+    found = seen(41, version, frame, step=100_000)
+    assert {token: found.owner_of(token) for token in owners} == owners
+
+
+def test_nothing_is_begun_behind_a_question_for_tokens_before_its_answer() -> None:
+    """20 bytes bring half a MiB, and the next such question brought another."""
+    one = shell()
+    one.client_sends(ASKED + request(38, 3) + BEHIND)
+    assert one.to_broker == ASKED
+    one.broker_sends(described(3, {"t": "alice"}))
+    assert one.to_broker == ASKED + request(38, 3)
+    one.broker_sends(created(3))
+    assert one.to_broker == ASKED + request(38, 3) + BEHIND
+    assert one.state is State.READING
+
+
+def test_who_asks_for_many_tokens_waits_by_their_answers_length() -> None:
+    one = shell()
+    frame = described(3, {f"t-{number}": "alice" for number in range(5_000)})
+    one.client_sends(ASKED * 2 + BEHIND)
+    one.broker_sends(frame)
+    assert one.to_client == frame
+    assert one.state is State.MUTED
+    brake_ms = len(frame) / KIB * BRAKE_MS_PER_KIB
+    one.advance(brake_ms - 1)
+    assert one.to_broker == ASKED
+    one.advance(2)
+    assert one.to_broker == ASKED * 2
+
+
+def test_one_too_large_to_keep_is_not_read_and_keeps_nobody_waiting() -> None:
+    one = shell()
+    frame = described(3, {f"t-{number}": "alice" for number in range(30_000)})
+    one.client_sends(ASKED + BEHIND)
+    for at in range(0, len(frame), 60_000):
+        one.broker_sends(frame[at : at + 60_000])
+    assert one.to_client == frame
+    assert one.to_broker == ASKED + BEHIND
+    assert one.state is State.READING

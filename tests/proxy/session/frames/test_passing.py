@@ -6,7 +6,7 @@ import pytest
 
 from sluice.protocol.apis import ApiKey
 from sluice.proxy.session.connection_states import State
-from sluice.proxy.session.request_time import _tell, is_refused
+from sluice.proxy.session.request_time import _tell, has_taken
 from sluice.proxy.session.session import Session
 from sluice.quotas.entity import QuotaEntity
 from sluice.quotas.limits.limits import QuotaLimits
@@ -63,7 +63,7 @@ def test_a_held_request_counts_once_when_it_goes() -> None:
 @pytest.mark.parametrize(("api_key", "version"), [(ApiKey.VOTE, 0), (ApiKey.LEADER_AND_ISR, 4)])
 def test_an_answer_between_brokers_that_cannot_be_read_exempts_nobody(api_key: int, version: int) -> None:
     frame = bytearray((5).to_bytes(4, "big") + (1).to_bytes(4, "big") + b"\xff")
-    assert is_refused(frame, 0, len(frame), api_key, version)
+    assert not has_taken(frame, 0, len(frame), api_key, version)
 
 
 def test_a_held_request_counts_when_it_goes_and_not_before() -> None:

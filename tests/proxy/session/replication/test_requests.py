@@ -6,7 +6,7 @@ import pytest
 
 from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.errors import BrokerMalformed
-from sluice.proxy.session.in_flight import CHARGE, FOLLOWER, REPLICA
+from sluice.proxy.session.in_flight import CHARGE, DECLARED, REPLICA
 from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.replication.followers import MAX_SESSIONS, OTHER_REPLICAS, Replication
 from sluice.proxy.session.replication.inter_broker import InterBroker
@@ -132,7 +132,7 @@ def test_a_followers_fetch_is_no_topics_in_the_access_log(named: str | None) -> 
         else SessionPolicy(inter_broker=InterBroker(users=frozenset({named})))
     )
     session = Session(shared, policy, "10.0.0.1", named)
-    assert work_of(session, a_followers_fetch()) is (REPLICA if named is None else FOLLOWER)
+    assert work_of(session, a_followers_fetch()) is (REPLICA if named is None else DECLARED)
     flow = session.identity.flow
     assert isinstance(flow, AccessFlow)
     assert flow.named_key()[-2:] == ("fetch", "")

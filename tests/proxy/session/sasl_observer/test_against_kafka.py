@@ -72,7 +72,7 @@ class Client:
         if api_key not in {SASL_HANDSHAKE, SASL_AUTHENTICATE}:
             answered = self._exchange(frame)
             if api_key in self.learns:
-                self.tokens.learn_from(answered[4:], api_key, version)
+                self.tokens.learn_from(bytearray(answered), 0, len(answered), api_key, version)
             return decoded("response", api_key, version, answered).body
         watch = self.watch
         body_start = request_body(
