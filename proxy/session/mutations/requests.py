@@ -20,6 +20,7 @@ from sluice.protocol.errors import FrameTooLarge, MalformedFrame, UnsupportedVer
 from sluice.protocol.headers import request_body
 from sluice.protocol.mutations.requests import (
     BROKERS_DEFAULT,
+    MAX_PARTITIONS,
     NO_ID,
     MutationRequest,
     TopicKey,
@@ -214,7 +215,9 @@ class MutationRequests:
         if request.api_key == ApiKey.CREATE_TOPICS:
             return 0 if present else self._wanted(topic)
         grown = topic.partitions - present
-        return 0 if not present or grown < 0 or topic.assigned not in {None, grown} else grown
+        if not present or grown < 0 or topic.assigned not in {None, grown}:
+            return 0
+        return min(grown, MAX_PARTITIONS)  # a controller that is asked for more adds these (fault of 4.3.1)
 
     def _wanted(self, topic: TopicMutation) -> int:
         """How many partitions a topic that is created or grown is to have in the end."""
@@ -279,7 +282,7 @@ class MutationRequests:
             elif request.is_strict and sensor.tokens(now_ms) < 0.0:
                 refused.append(topic)
             else:
-                outcome.clears_at_ms = sensor.charge(partitions, now_ms)
+                outcome.clears_at_ms = sensor.charge(outcome.count(partitions), now_ms)
                 if not outcome.charged:
                     outcome.eligible_at_ms = sensor.eligible_at_ms
                 outcome.charged[topic.key] = partitions

@@ -125,18 +125,21 @@ class MutationAnswers:
             if not result.error_code and outcome.unchanged & {result.name, result.topic_id}:
                 changed = self._changed(outcome, result, now_ms)
                 self._requests.note(outcome, changed, now_ms)
-                sensor.charge(changed, now_ms)
+                sensor.charge(outcome.count(changed), now_ms)
         elif result.error_code == ErrorCode.REQUEST_TIMED_OUT:
             self._requests.note(outcome, charged, now_ms)  # it may have been done
+        elif result.error_code == ErrorCode.UNKNOWN_SERVER_ERROR:
+            pass  # a topic may have grown by a part, which Kafka's own quota does not give back either
         elif result.error_code:
-            sensor.refund(charged, now_ms)
+            sensor.refund(-outcome.count(-charged), now_ms)
         elif result.partitions is not None and key in outcome.by_default:
             self._requests.defaults.partitions = result.partitions
             self._requests.note(outcome, result.partitions, now_ms)
-            if result.partitions > charged:
-                sensor.charge(result.partitions - charged, now_ms)
+            more = outcome.count(result.partitions - charged)
+            if more > 0:
+                sensor.charge(more, now_ms)
             else:
-                sensor.refund(charged - result.partitions, now_ms)
+                sensor.refund(-more, now_ms)
         else:
             self._requests.note(outcome, charged, now_ms)
         if not (result.error_code or outcome.validate_only):

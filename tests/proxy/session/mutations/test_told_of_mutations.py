@@ -201,12 +201,12 @@ def test_no_more_than_ten_thousand_topics_are_known() -> None:
     assert defaults.recent("5", 0.0) == 1
 
 
-@pytest.mark.parametrize("rate", [0.1, 1e-300])
+@pytest.mark.parametrize("rate", [0.001, 1e-300])
 def test_a_debt_of_more_days_than_the_field_holds_is_told_as_its_most(rate: float) -> None:
-    """A topic of a million partitions, which the broker was still at when its time was over: so it stays
+    """A topic of 10,000 partitions, which the broker was still at when its time was over: so it stays
     counted. Whoever asks next is refused for 24 days, whole or in part, and keeps his connection."""
     shell = shell_of(rate)
-    shell.client_sends(create({"huge": 1_000_000}))
+    shell.client_sends(create({"huge": 10_000}))
     shell.broker_sends(created({"huge": (7, 0)}))
     shell.to_client.clear()
     shell.advance(8_000.0)
