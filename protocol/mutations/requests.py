@@ -51,7 +51,7 @@ BY_TOPIC_ID: Final = 6
 MAX_TOPICS: Final = 10_000
 """Most topics of a request: a controller writes no more records for one either (MAX_RECORDS_PER_USER_OP)."""
 MAX_PARTITIONS: Final = 10_000
-"""Most partitions that a controller makes for a request (MAX_PARTITIONS_PER_BATCH, MAX_RECORDS_PER_USER_OP)."""
+"""Most partitions that a controller makes for a request (MAX_PARTITIONS_PER_BATCH)."""
 NO_ID: Final = bytes(UUID_BYTES)
 BROKERS_DEFAULT: Final = -1
 """as a topic's number of partitions"""

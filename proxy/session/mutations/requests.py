@@ -158,12 +158,15 @@ class MutationRequests:
     def _plan_questions(self, request: MutationRequest, sensor: Sensor, now_ms: float) -> None:
         """What the broker has to be asked first: the sizes of what is to be deleted or to grow.
 
-        And where topics are to be created while something is owed, whether they exist already: for these the
-        broker has an error of its own, which is not the quota's to hide or to delay.
+        And where topics are to be created that the bucket does not cover, whether they exist already: for
+        these the broker has an error of its own, which is not the quota's to hide or to delay, and nobody is
+        to be refused or muted for a debt that its answer takes back. Who is within his quota is not kept.
         """
         self._questions.clear()
-        if request.api_key == ApiKey.CREATE_TOPICS and sensor.tokens(now_ms) >= 0.0:
-            return
+        if request.api_key == ApiKey.CREATE_TOPICS:
+            wanted = sum(self._partitions(request, topic, now_ms) for topic in request.topics)
+            if wanted <= sensor.tokens(now_ms):
+                return
         keys = [topic.key for topic in request.topics if topic.is_sound]
         names: list[TopicKey] = [key for key in keys if isinstance(key, str)]
         ids: list[TopicKey] = [key for key in keys if isinstance(key, bytes)]

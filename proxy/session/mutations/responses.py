@@ -60,12 +60,14 @@ class MutationAnswers:
         arrived_end = min(end, frame_end)
         outcome = self._requests.outcomes[0]
         api_key, version = outcome.api_key, outcome.version
-        told_ms = ceil(self._delays.told_ms(api_key, outcome.clears_at_ms - now_ms))
         self._outcome = outcome
         self._results = ResultReader(api_key, version)
         self.left_bytes = frame_end - arrived_end
         self._read(bytes(buf[pos:arrived_end]), now_ms)
         self._requests.outcomes.popleft()
+        # What was owed, as far as that is still so: the broker may have refused what was charged.
+        owed_ms = min(outcome.clears_at_ms - now_ms, outcome.sensor.owed_ms(now_ms))
+        told_ms = ceil(self._delays.told_ms(api_key, owed_ms))
         if outcome.refused_count:
             first, head = with_refused(
                 buf, pos, arrived_end, api_key, version, told_ms, outcome.refused_count, outcome.refused
