@@ -41,8 +41,8 @@ def creates(
     shell: Shell, topics: Mapping[str, int], *, version: int = 7, validate_only: bool = False,
     correlation_id: int = 1,
 ) -> None:  # fmt: skip
-    """The client asks for topics that are not there. If the proxy asks whether they are, that is answered, and
-    is no part of `to_broker`."""
+    """The client asks for topics that are not there. If the proxy asks whether they are, that is answered,
+    and is no part of `to_broker`."""
     before = len(shell.to_broker)
     shell.client_sends(
         create(topics, version=version, validate_only=validate_only, correlation_id=correlation_id)

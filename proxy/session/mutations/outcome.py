@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sluice.protocol.apis import ApiKey
 from sluice.protocol.mutations.requests import MAX_PARTITIONS, TopicKey
+from sluice.protocol.mutations.topic_sizes import TopicSize
 from sluice.quotas.sensors.sensor import Sensor
 from sluice.usage.records import Flow
 
@@ -25,6 +27,8 @@ class Outcome:
     """of these the number was the broker's default, as far as it is known"""
     becomes: dict[TopicKey, int] = field(default_factory=dict)
     """how many partitions each topic will have, if all goes well"""
+    sizes: Mapping[TopicKey, TopicSize] = field(default_factory=dict)
+    """of the topics that exist, by name and by id: what the broker told before"""
     validate_only: bool = False
     """nothing is changed, whatever the answer says; it costs the same (as in ReplicationControlManager)"""
     unchanged: set[TopicKey] = field(default_factory=set)

@@ -135,7 +135,7 @@ class MutationRequests:
         request = self._request
         if request is None or not buf.startswith(request.frame, pos, frame_end):
             request = self._request = self._read(buf, pos, frame_end, api_key, version, client_id_end)
-            self.sizes.clear()
+            self.sizes = {}  # that of the one before is needed for its answer
             self._plan_questions(request, sensor, now_ms)
         if self._questions:
             self._ask(self._questions.popleft(), pos, correlation_id, now_ms)
@@ -242,6 +242,7 @@ class MutationRequests:
             request.api_key, request.version, sensor, eligible_at_ms=now_ms, clears_at_ms=now_ms
         )
         outcome.validate_only = request.validate_only
+        outcome.sizes = self.sizes
         refused = self._charge(request, outcome, now_ms)
         charged = outcome.charged_partitions
         until_ms = now_ms

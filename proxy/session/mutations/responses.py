@@ -167,6 +167,11 @@ class MutationAnswers:
             present = result.partitions
         if not present and outcome.api_key != ApiKey.DELETE_TOPICS:
             return
-        for name in (result.name, result.topic_id):
-            if name is not None and name != NO_ID:
-                self._requests.defaults.remember(name, present, now_ms)
+        keys: list[TopicKey | None] = [result.name, result.topic_id]
+        if outcome.api_key != ApiKey.CREATE_TOPICS:  # what was there before had another id
+            size = None if key is None else outcome.sizes.get(key)
+            if size is not None:  # not all answers tell both, and the next request may name either
+                keys += [size.name, size.topic_id]
+        for known in keys:
+            if known is not None and known != NO_ID:
+                self._requests.defaults.remember(known, present, now_ms)

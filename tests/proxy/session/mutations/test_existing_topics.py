@@ -1,4 +1,4 @@
-""" "Create it if it is not there": topics that exist cost nothing and delay nobody, whatever they are asked for.
+"""Who would create topics "if they are not there" is neither charged nor delayed for those that are.
 
 2 partitions a second, 22 tokens at first. What an answer tells is what is owed once it has been read.
 """
