@@ -164,9 +164,7 @@ class AnswerSide:
                         break
                     if work is TOPIC_SIZES:
                         pos = self._begin_sizes(buf, pos, end, frame_end, now_ms)
-                        if self._skip:
-                            break
-                        continue
+                        break
                     throttle_ms = worked
                     if pieces.looked_at_bytes:
                         end = self._stop(frame_end, end)
@@ -246,7 +244,7 @@ class AnswerSide:
         self._in_flight.pop(0)
         self._skip = frame_end - stop
         self._local.mid_answer = stop < frame_end
-        self.is_stopped = stop < min(end, frame_end)
+        self.is_stopped = stop < end
         return stop
 
     def _put_local(self, pos: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from sluice.protocol.codec.wire import Value
 from sluice.proxy.session.answer_pieces import PIECE_BYTES
 from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.errors import BrokerMalformed
@@ -87,7 +88,7 @@ def test_each_question_is_charged_as_the_clients_own_would_be() -> None:
     before = shell.sensor(QuotaKind.REQUEST).charged
     own = timed_shell()
     for at, each in zip((0, 100), told, strict=True):
-        asked = [{"topicId": NO_ID, "name": name} for name in names[at : at + 100]]
+        asked: list[Value] = [{"topicId": NO_ID, "name": name} for name in names[at : at + 100]]
         own.client_sends(request(METADATA, 12, {"topics": asked, "allowAutoTopicCreation": False}))
         own.now_ms += 5.0
         own.broker_sends(each)
