@@ -121,6 +121,8 @@ class ApiKey(IntEnum):
 class ErrorCode(IntEnum):
     """The error codes that Sluice reads or answers; Kafka has more."""
 
+    UNKNOWN_SERVER_ERROR = -1
+    """the broker, or the controller, failed; what it had done by then may stay"""
     NONE = 0
     UNKNOWN_TOPIC_OR_PARTITION = 3
     REQUEST_TIMED_OUT = 7

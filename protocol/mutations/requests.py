@@ -51,6 +51,8 @@ BY_TOPIC_ID: Final = 6
 """DeleteTopics from this version on"""
 MAX_TOPICS: Final = 10_000
 """Most topics of a request: a controller writes no more records for one either (MAX_RECORDS_PER_USER_OP)."""
+MAX_PARTITIONS: Final = 10_000
+"""Most partitions that a controller makes for a request (MAX_PARTITIONS_PER_BATCH)."""
 NO_ID: Final = bytes(UUID_BYTES)
 BROKERS_DEFAULT: Final = -1
 """as a topic's number of partitions"""
@@ -155,7 +157,7 @@ def read_mutations(frame: bytes, body: int, api_key: int, version: int) -> Mutat
                 partitions = by_hand
             else:
                 is_sound = _is_number(partitions) and _is_number(replication)
-            is_sound = is_sound and _is_name(name)
+            is_sound = is_sound and partitions <= MAX_PARTITIONS and _is_name(name)
         else:
             name, pos = _name(frame, pos, end, flexible)
             partitions, pos = int32(frame, pos, end)

@@ -28,6 +28,7 @@ from sluice.proxy.session.in_flight import (
     NONE,
     QUORUM,
     REPLICA,
+    TOPIC_SIZES,
     AnswerWork,
 )
 from sluice.proxy.session.own_topic.own_topic import OwnTopic
@@ -44,10 +45,11 @@ thousand clients that begin at once ask for 400 KiB each, and all that is kept h
 _HEAD_BYTES: Final = 1024
 """throttle_time_ms and error stand behind the header's tags, of which Kafka has none."""
 _BY_HEAD: Final = (CHARGE, JOIN, MUTATION)
+_NEEDS_NOTHING: Final = (NONE, NAMES, REPLICA, DECLARED, TOPIC_SIZES)
 _FOR_GATEWAY: Final = (ADDRESSES, CONFIGS, QUORUM)
 _FREE_MS: Final = 50.0
 """of a brake that is not sat out: what clients ask when they start, or once in five minutes, costs less"""
-_NAMES_MS_PER_KIB: Final = 0.5
+TOPICS_MS_PER_KIB: Final = 0.5
 """The brake behind topics' names, which take 0.17 ms for each KiB: a connection has a quarter of the time"""
 
 
@@ -130,7 +132,7 @@ class NameReader:
             self._reader = None
             for told in self._told:
                 told.was_read(self._mark)
-        self._pieces.took(size, _NAMES_MS_PER_KIB, now_ms)
+        self._pieces.took(size, TOPICS_MS_PER_KIB, now_ms)
         return size
 
 
@@ -144,7 +146,7 @@ def has_enough_arrived(
         return False
     if reads_names and end - pos < MARK_BYTES + RESPONSE_HEAD_BYTES:
         return False
-    if work is NONE or work is NAMES or work is REPLICA or work is DECLARED:
+    if work in _NEEDS_NOTHING:
         return True
     if work is CLUSTER_ACTION:
         return frame_end - pos > CLUSTER_ACTION_MAX_BYTES

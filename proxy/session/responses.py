@@ -61,7 +61,7 @@ from sluice.usage.flow import AccessFlow
 _API_VERSIONS_MAX: Final = OFFERED[API_VERSIONS][1]
 _VERSIONS_OFFERED: Final = VersionCaps(OFFERED)
 
-_NOT_CHARGED: Final = (ADDRESSES, CONFIGS, QUORUM, NAMES, CLUSTER_ACTION, REPLICA, DECLARED)
+_NOT_CHARGED: Final = (ADDRESSES, CONFIGS, QUORUM, NAMES, CLUSTER_ACTION, REPLICA, DECLARED, TOPIC_SIZES)
 
 
 class AnswerSide:
@@ -163,10 +163,10 @@ class AnswerSide:
                 frame_end = pos + SIZE_BYTES + size
                 throttle_ms = 0.0
                 if work is not NONE or throttling.charges_answers:
+                    if (worked := self._work_on(buf, pos, end, frame_end, now_ms)) is None:
+                        break
                     if work is TOPIC_SIZES:
                         pos = self._begin_sizes(buf, pos, end, frame_end, now_ms)
-                        continue
-                    if (worked := self._work_on(buf, pos, end, frame_end, now_ms)) is None:
                         break
                     throttle_ms = worked
                     if pieces.looked_at_bytes:
@@ -205,9 +205,9 @@ class AnswerSide:
         if addresses is not None and addresses.left_bytes:
             passed = self._look_through(buf, start, end)
         elif mutations is not None and mutations.left_bytes:
-            passed = min(skip, end - start)
-            mutations.go_on(buf, start, start + passed, now_ms)
+            passed = mutations.go_on(buf, start, min(start + skip, end), now_ms)
             self._skip = mutations.left_bytes
+            self.is_stopped = start + passed < min(start + skip, end)
         elif names is not None and names.left_bytes:
             passed = names.go_on(buf, start, min(start + skip, end), now_ms)
             self._skip = skip - passed
@@ -243,11 +243,12 @@ class AnswerSide:
 
     def _begin_sizes(self, buf: bytearray, pos: int, end: int, frame_end: int, now_ms: float) -> int:
         """The broker's answer to a question of ours. Returns how far it has been read."""
-        self._reader().begin_sizes(buf, pos, end, frame_end, now_ms)
+        stop = self._reader().begin_sizes(buf, pos, end, frame_end, now_ms)
         self._in_flight.pop(0)
-        self._skip = max(frame_end - end, 0)
-        self._local.mid_answer = frame_end > end
-        return min(frame_end, end)
+        self._skip = frame_end - stop
+        self._local.mid_answer = stop < frame_end
+        self.is_stopped = stop < end
+        return stop
 
     def _put_local(self, pos: int) -> None:
         """An answer has ended at `pos`: those of our own that are due next stand behind it."""
@@ -262,7 +263,9 @@ class AnswerSide:
         if self._mutations is None:
             requests = self._requests.mutations
             assert requests is not None
-            self._mutations = MutationAnswers(requests, self._pace, self._throttling, self.edits)
+            self._mutations = MutationAnswers(
+                requests, self._pace, self._throttling, self.edits, self._pieces
+            )
         return self._mutations
 
     def _look_through(self, buf: bytearray, start: int, end: int) -> int:
@@ -288,6 +291,7 @@ class AnswerSide:
         try:
             replicas = self._requests.replicas
             has_names = self._names is not None and api_key == METADATA and version >= FIRST_WITH_IDS
+            has_names = has_names and work is not TOPIC_SIZES
             if end < frame_end and not has_enough_arrived(
                 buf, pos, end, frame_end, api_key, version, work, request_time, reads_names=has_names
             ):
@@ -312,6 +316,8 @@ class AnswerSide:
                     buf, pos, end, frame_end, entry, throttling.delay_limit_ms, now_ms,
                     at_boundary=self._requests.at_boundary,
                 )  # fmt: skip
+            if work is TOPIC_SIZES:  # its client has paid for it as for one of his own; nothing of it goes on
+                return 0.0
             if work is MUTATION:
                 self._reader().begin_results(buf, pos, end, frame_end, now_ms)
             if self._addresses is not None and work is not NONE:

@@ -17,7 +17,7 @@ from sluice.proxy.session.authentication import Authentication
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.identity import Identity
-from sluice.proxy.session.in_flight import LOCAL, InFlight
+from sluice.proxy.session.in_flight import LOCAL, MUTATION, InFlight
 from sluice.proxy.session.local_responses import LocalAnswers, QuotaQuestion
 from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.producer_ids.shared import Wake
@@ -209,12 +209,12 @@ class Session:
 
     @property
     def is_owed_charges(self) -> bool:
-        """Answers are due that a quota charges: the broker works for them, whether anybody takes them or
-        not."""
+        """Answers are due that put a charge right: the broker works for them, whether anybody takes them."""
         throttling, in_flight = self._throttling, self._in_flight
         if throttling.request_time is not None and in_flight:
             return True
-        return throttling.fetch_sensor is not None and any(entry[1] in FETCHES for entry in in_flight)
+        apis = () if throttling.fetch_sensor is None else FETCHES
+        return any(entry[9] is MUTATION or entry[1] in apis for entry in in_flight)
 
     @property
     def has_more_answers(self) -> bool:

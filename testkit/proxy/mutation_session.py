@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.policy import SessionPolicy
 from sluice.proxy.session.session import Session
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.exempt import ExemptRule
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
-from testkit.frames.mutation_frames import create, created
+from testkit.frames.mutation_frames import create, created, sizes
 from testkit.proxy.playbook import Shell, shared_of
 
 KEY = "controller_mutation_rate"
@@ -36,10 +37,25 @@ def tokens(shell: Shell) -> float:
     return shell.sensor(QuotaKind.CONTROLLER_MUTATION).tokens(shell.now_ms)
 
 
+def creates(
+    shell: Shell, topics: Mapping[str, int], *, version: int = 7, validate_only: bool = False,
+    correlation_id: int = 1,
+) -> None:  # fmt: skip
+    """The client asks for topics that are not there. If the proxy asks whether they are, that is answered,
+    and is no part of `to_broker`."""
+    before = len(shell.to_broker)
+    shell.client_sends(
+        create(topics, version=version, validate_only=validate_only, correlation_id=correlation_id)
+    )
+    if shell.state is State.AWAITING_BROKER:
+        del shell.to_broker[before:]
+        shell.broker_sends(sizes(dict.fromkeys(topics, (0, 0)), correlation_id=correlation_id))
+
+
 def in_debt(partitions: int = 10) -> Shell:
     """Strict: what was asked for at once has gone, and `partitions` are owed."""
     shell = shell_of()
-    shell.client_sends(create({"large": 22 + partitions}))
+    creates(shell, {"large": 22 + partitions})
     shell.broker_sends(created({"large": (0, 22 + partitions)}))
     shell.to_broker.clear()
     shell.to_client.clear()

@@ -106,7 +106,7 @@ class MutationDelays:
     def told_ms(self, api_key: int, remaining_ms: float) -> float:
         """What an answer tells of a delay that lasts `remaining_ms` more: all of it, for a refused client is
         to come again then; but some clients sleep on it, and would miss the heartbeats of their group. The
-        field holds 24 days; a debt may be longer (10⁶ partitions, at one in ten seconds)."""
+        field holds 24 days; a debt may be longer (10⁴ partitions, at one in ten minutes)."""
         remaining_ms = min(max(remaining_ms, 0.0), MAX_THROTTLE_MS)
         throttling = self._throttling
         return min(remaining_ms, throttling.delay_limit_ms(api_key)) if throttling.is_group else remaining_ms

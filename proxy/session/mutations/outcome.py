@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sluice.protocol.mutations.requests import TopicKey
+from sluice.protocol.apis import ApiKey
+from sluice.protocol.mutations.requests import MAX_PARTITIONS, TopicKey
+from sluice.protocol.mutations.topic_sizes import TopicSize
 from sluice.quotas.sensors.sensor import Sensor
 from sluice.usage.records import Flow
 
@@ -18,10 +21,14 @@ class Outcome:
     sensor: Sensor
     charged: dict[TopicKey, int] = field(default_factory=dict)
     """partitions, by topic"""
+    counted: int = 0
+    """partitions of all that is charged, less those that the broker refused"""
     by_default: set[TopicKey] = field(default_factory=set)
     """of these the number was the broker's default, as far as it is known"""
     becomes: dict[TopicKey, int] = field(default_factory=dict)
     """how many partitions each topic will have, if all goes well"""
+    sizes: Mapping[TopicKey, TopicSize] = field(default_factory=dict)
+    """of the topics that exist, by name and by id: what the broker told before"""
     validate_only: bool = False
     """nothing is changed, whatever the answer says; it costs the same (as in ReplicationControlManager)"""
     unchanged: set[TopicKey] = field(default_factory=set)
@@ -38,5 +45,19 @@ class Outcome:
 
     @property
     def charged_partitions(self) -> int:
-        """Partitions that were charged, over all its topics."""
-        return sum(self.charged.values())
+        """What the entity is charged for it. Of topics made or grown no more than a controller makes for one
+        request: nobody may learn what became of it, and what was asked for is any number. Deletions are
+        counted by what is there, all of which may go."""
+        if self.api_key == ApiKey.DELETE_TOPICS:
+            return self.counted
+        return min(self.counted, MAX_PARTITIONS)
+
+    def count(self, partitions: int) -> int:
+        """So many more partitions count, or fewer. Returns by how many the charge changes.
+
+        Worked example: 8,000 and 7,000 are charged as 8,000 and 2,000. The first is refused: 3,000 come back,
+        and the 7,000 of the other stay.
+        """
+        before = self.charged_partitions
+        self.counted += partitions
+        return self.charged_partitions - before

@@ -20,6 +20,7 @@ from sluice.protocol.errors import FrameTooLarge, MalformedFrame, UnsupportedVer
 from sluice.protocol.headers import request_body
 from sluice.protocol.mutations.requests import (
     BROKERS_DEFAULT,
+    MAX_PARTITIONS,
     NO_ID,
     MutationRequest,
     TopicKey,
@@ -134,7 +135,7 @@ class MutationRequests:
         request = self._request
         if request is None or not buf.startswith(request.frame, pos, frame_end):
             request = self._request = self._read(buf, pos, frame_end, api_key, version, client_id_end)
-            self.sizes.clear()
+            self.sizes = {}  # that of the one before is needed for its answer
             self._plan_questions(request, sensor, now_ms)
         if self._questions:
             self._ask(self._questions.popleft(), pos, correlation_id, now_ms)
@@ -157,12 +158,15 @@ class MutationRequests:
     def _plan_questions(self, request: MutationRequest, sensor: Sensor, now_ms: float) -> None:
         """What the broker has to be asked first: the sizes of what is to be deleted or to grow.
 
-        And where topics are to be created while something is owed, whether they exist already: for these the
-        broker has an error of its own, which is not the quota's to hide or to delay.
+        And where topics are to be created that the bucket does not cover, whether they exist already: for
+        these the broker has an error of its own, which is not the quota's to hide or to delay, and nobody is
+        to be refused or muted for a debt that its answer takes back. Who is within his quota is not kept.
         """
         self._questions.clear()
-        if request.api_key == ApiKey.CREATE_TOPICS and sensor.tokens(now_ms) >= 0.0:
-            return
+        if request.api_key == ApiKey.CREATE_TOPICS:
+            wanted = sum(self._partitions(request, topic, now_ms) for topic in request.topics)
+            if wanted <= sensor.tokens(now_ms):
+                return
         keys = [topic.key for topic in request.topics if topic.is_sound]
         names: list[TopicKey] = [key for key in keys if isinstance(key, str)]
         ids: list[TopicKey] = [key for key in keys if isinstance(key, bytes)]
@@ -214,7 +218,9 @@ class MutationRequests:
         if request.api_key == ApiKey.CREATE_TOPICS:
             return 0 if present else self._wanted(topic)
         grown = topic.partitions - present
-        return 0 if not present or grown < 0 or topic.assigned not in {None, grown} else grown
+        if not present or grown < 0 or topic.assigned not in {None, grown}:
+            return 0
+        return min(grown, MAX_PARTITIONS)  # a controller that is asked for more adds these (fault of 4.3.1)
 
     def _wanted(self, topic: TopicMutation) -> int:
         """How many partitions a topic that is created or grown is to have in the end."""
@@ -236,6 +242,7 @@ class MutationRequests:
             request.api_key, request.version, sensor, eligible_at_ms=now_ms, clears_at_ms=now_ms
         )
         outcome.validate_only = request.validate_only
+        outcome.sizes = self.sizes
         refused = self._charge(request, outcome, now_ms)
         charged = outcome.charged_partitions
         until_ms = now_ms
@@ -279,7 +286,7 @@ class MutationRequests:
             elif request.is_strict and sensor.tokens(now_ms) < 0.0:
                 refused.append(topic)
             else:
-                outcome.clears_at_ms = sensor.charge(partitions, now_ms)
+                outcome.clears_at_ms = sensor.charge(outcome.count(partitions), now_ms)
                 if not outcome.charged:
                     outcome.eligible_at_ms = sensor.eligible_at_ms
                 outcome.charged[topic.key] = partitions

@@ -17,6 +17,7 @@ from sluice.protocol.mutations.requests import NO_ID, TopicKey
 from sluice.protocol.mutations.responses import ResultReader, TopicResult, with_refused
 from sluice.protocol.mutations.topic_sizes import SizeReader
 from sluice.protocol.throttle_field import raise_throttle
+from sluice.proxy.session.answer_pieces import PIECE_BYTES, TOPICS_MS_PER_KIB, AnswerPieces
 from sluice.proxy.session.errors import BrokerMalformed
 from sluice.proxy.session.mutations.delays import MutationDelays
 from sluice.proxy.session.mutations.outcome import Outcome
@@ -26,13 +27,14 @@ from sluice.proxy.session.throttling import Throttling
 
 
 class MutationAnswers:
-    """Reads one connection's answers. `left_bytes`: what has not arrived of the answer being read."""
+    """Reads one connection's answers. `left_bytes`: what has not been read of the answer at hand."""
 
     __slots__ = (
         "_delays",
         "_edits",
         "_outcome",
         "_pace",
+        "_pieces",
         "_requests",
         "_results",
         "_sizes",
@@ -40,13 +42,15 @@ class MutationAnswers:
     )
 
     def __init__(
-        self, requests: MutationRequests, pace: Pace, throttling: Throttling, edits: list[Edit]
-    ) -> None:
+        self, requests: MutationRequests, pace: Pace, throttling: Throttling, edits: list[Edit],
+        pieces: AnswerPieces,
+    ) -> None:  # fmt: skip
         """`edits`: what of the answers goes on changed, or not at all."""
         self._requests = requests
         self._pace = pace
         self._delays = MutationDelays(pace, throttling)
         self._edits = edits
+        self._pieces = pieces
         self._outcome: Outcome | None = None
         self._results: ResultReader | None = None
         self._sizes: SizeReader | None = None
@@ -60,12 +64,14 @@ class MutationAnswers:
         arrived_end = min(end, frame_end)
         outcome = self._requests.outcomes[0]
         api_key, version = outcome.api_key, outcome.version
-        told_ms = ceil(self._delays.told_ms(api_key, outcome.clears_at_ms - now_ms))
         self._outcome = outcome
         self._results = ResultReader(api_key, version)
         self.left_bytes = frame_end - arrived_end
         self._read(bytes(buf[pos:arrived_end]), now_ms)
         self._requests.outcomes.popleft()
+        # What was owed, as far as that is still so: the broker may have refused what was charged.
+        owed_ms = min(outcome.clears_at_ms - now_ms, outcome.sensor.owed_ms(now_ms))
+        told_ms = ceil(self._delays.told_ms(api_key, owed_ms))
         if outcome.refused_count:
             first, head = with_refused(
                 buf, pos, arrived_end, api_key, version, told_ms, outcome.refused_count, outcome.refused
@@ -74,25 +80,39 @@ class MutationAnswers:
         elif told_ms > 0:
             raise_throttle(buf, response_body(buf, pos, arrived_end, api_key, version), told_ms)
 
-    def begin_sizes(self, buf: bytearray, pos: int, end: int, frame_end: int, now_ms: float) -> None:
-        """The answer to a question of the proxy's own begins at `pos`: nothing of it goes on.
+    def begin_sizes(self, buf: bytearray, pos: int, end: int, frame_end: int, now_ms: float) -> int:
+        """The answer to a question of the proxy's own begins at `pos`: nothing of it goes on. Returns up to
+        where its first piece has been read.
 
         Raises BrokerMalformed.
         """
-        arrived_end = min(end, frame_end)
+        body = pos + RESPONSE_HEAD_BYTES
         self._results = None
         self._sizes = SizeReader()
-        self.left_bytes = frame_end - arrived_end
-        self._read(bytes(buf[pos + RESPONSE_HEAD_BYTES : arrived_end]), now_ms)
-        self._edits.append((pos, arrived_end, b""))
+        self.left_bytes = frame_end - body
+        stop = body + self._read_piece(buf, body, min(end, frame_end), now_ms)
+        self._edits.append((pos, stop, b""))
+        return stop
 
-    def go_on(self, buf: bytearray, start: int, end: int, now_ms: float) -> None:
-        """`buf[start:end]` follows of the answer, none of it behind its end. Raises BrokerMalformed."""
+    def go_on(self, buf: bytearray, start: int, end: int, now_ms: float) -> int:
+        """`buf[start:end]` follows of the answer, none of it behind its end. Returns how many bytes of it
+        have been read. Raises BrokerMalformed."""
+        if self._sizes is not None:
+            size = self._read_piece(buf, start, end, now_ms)
+            self._edits.append((start, start + size, b""))
+            return size
         self.left_bytes -= end - start
-        is_question = self._sizes is not None
         self._read(bytes(buf[start:end]), now_ms)
-        if is_question:
-            self._edits.append((start, end, b""))
+        return end - start
+
+    def _read_piece(self, buf: bytearray, start: int, end: int, now_ms: float) -> int:
+        """Of an answer about sizes, which costs its client nothing and is as long as topics are. Returns how
+        many bytes."""
+        size = min(end - start, PIECE_BYTES)
+        self.left_bytes -= size
+        self._pieces.took(size, TOPICS_MS_PER_KIB, now_ms)
+        self._read(bytes(buf[start : start + size]), now_ms)
+        return size
 
     def _read(self, data: bytes, now_ms: float) -> None:
         try:
@@ -125,18 +145,21 @@ class MutationAnswers:
             if not result.error_code and outcome.unchanged & {result.name, result.topic_id}:
                 changed = self._changed(outcome, result, now_ms)
                 self._requests.note(outcome, changed, now_ms)
-                sensor.charge(changed, now_ms)
+                sensor.charge(outcome.count(changed), now_ms)
         elif result.error_code == ErrorCode.REQUEST_TIMED_OUT:
             self._requests.note(outcome, charged, now_ms)  # it may have been done
+        elif result.error_code == ErrorCode.UNKNOWN_SERVER_ERROR:
+            pass  # a topic may have grown by a part, which Kafka's own quota does not give back either
         elif result.error_code:
-            sensor.refund(charged, now_ms)
+            sensor.refund(-outcome.count(-charged), now_ms)
         elif result.partitions is not None and key in outcome.by_default:
             self._requests.defaults.partitions = result.partitions
             self._requests.note(outcome, result.partitions, now_ms)
-            if result.partitions > charged:
-                sensor.charge(result.partitions - charged, now_ms)
+            more = outcome.count(result.partitions - charged)
+            if more > 0:
+                sensor.charge(more, now_ms)
             else:
-                sensor.refund(charged - result.partitions, now_ms)
+                sensor.refund(-more, now_ms)
         else:
             self._requests.note(outcome, charged, now_ms)
         if not (result.error_code or outcome.validate_only):
@@ -162,6 +185,11 @@ class MutationAnswers:
             present = result.partitions
         if not present and outcome.api_key != ApiKey.DELETE_TOPICS:
             return
-        for name in (result.name, result.topic_id):
-            if name is not None and name != NO_ID:
-                self._requests.defaults.remember(name, present, now_ms)
+        keys: list[TopicKey | None] = [result.name, result.topic_id]
+        if outcome.api_key != ApiKey.CREATE_TOPICS:  # what was there before had another id
+            size = None if key is None else outcome.sizes.get(key)
+            if size is not None:  # not all answers tell both, and the next request may name either
+                keys += [size.name, size.topic_id]
+        for known in keys:
+            if known is not None and known != NO_ID:
+                self._requests.defaults.remember(known, present, now_ms)

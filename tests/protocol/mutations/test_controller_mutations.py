@@ -11,7 +11,7 @@ import pytest
 
 from sluice.protocol.apis import MUTATION_APIS, ApiKey, readable_versions
 from sluice.protocol.codec.codec import DecodedFrame, encode_frame
-from sluice.protocol.codec.wire import Struct, Value, uuid_bytes, uuid_text
+from sluice.protocol.codec.wire import Struct, Value, encode_varint, uuid_bytes, uuid_text
 from sluice.protocol.errors import FrameTooLarge, MalformedFrame
 from sluice.protocol.headers import request_body
 from sluice.protocol.mutations.requests import NO_ID, MutationRequest, read_mutations
@@ -246,6 +246,69 @@ def test_sizes_are_read_however_the_answer_is_cut() -> None:
             start = stop
         reader.finish()
         assert reader.sizes == expected
+
+
+def partition(replicas: int, in_sync: int, offline: int, tags: bytes = b"\0") -> bytes:
+    """By hand: its counts, and as many zeros."""
+    lists = (bytes([count + 1]) + bytes([255]) * (4 * count) for count in (replicas, in_sync, offline))
+    return bytes(14) + b"".join(lists) + tags
+
+
+def topics_of(*parts: list[bytes]) -> bytes:
+    """The answer's body, for one topic of each."""
+    out = b"\0" + bytes(4) + b"\1" + b"\0" + bytes(4) + bytes([len(parts) + 1])
+    for partitions in parts:
+        out += b"\0\0" + b"\2a" + bytes(15) + b"\1" + b"\0" + encode_varint(len(partitions) + 1)
+        out += b"".join(partitions) + bytes(4) + b"\0"
+    return out + b"\0"
+
+
+@pytest.mark.parametrize("piece_bytes", [7, 61, 1_000, 100_000])
+def test_partitions_are_counted_whatever_follows_which(piece_bytes: int) -> None:
+    """Runs of the same layout, single ones between them, tags, more than 126 replicas in sync or none."""
+    random = Random(5)
+    kinds = [
+        partition(3, 3, 0),
+        partition(3, 2, 1),
+        partition(3, 3, 0, b"\1\5\3abc"),
+        partition(0, 0, 0),
+        bytes(14) + b"\2" + bytes(4) + b"\x81\1" + bytes(4 * 128) + b"\0\0",
+    ]
+    parts = [
+        [
+            kind
+            for _ in range(random.randint(1, 30))
+            for kind in [random.choice(kinds)] * random.randint(1, 40)
+        ]
+        for _ in range(20)
+    ]
+    frame = topics_of(*parts)
+    reader = SizeReader()
+    for begin in range(0, len(frame), piece_bytes):
+        reader.feed(frame[begin : begin + piece_bytes])
+    reader.finish()
+    assert [size.partitions for size in reader.sizes] == [len(partitions) for partitions in parts]
+
+
+def test_partitions_of_one_layout_are_passed_over_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """10,000 of them in twenty steps; where all differ, each is read, and no more than the next looked at."""
+    steps: list[int] = []
+    one_by_one = SizeReader._partition
+
+    def counted(reader: SizeReader, buf: bytes, pos: int, end: int) -> int:
+        steps.append(pos)
+        return one_by_one(reader, buf, pos, end)
+
+    monkeypatch.setattr(SizeReader, "_partition", counted)
+    for partitions, most in (
+        ([partition(3, 3, 0)] * 10_000, 20),
+        ([partition(3, 3 - n % 2, 0) for n in range(1_000)], 1_000),
+    ):
+        reader = SizeReader()
+        reader.feed(topics_of(partitions))
+        reader.finish()
+        assert len(steps) <= most
+        steps.clear()
 
 
 def test_an_answer_that_ends_early_or_late_is_none() -> None:

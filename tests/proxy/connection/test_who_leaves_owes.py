@@ -11,6 +11,7 @@ from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
 from testkit.frames.frames import FETCH, METADATA, fetch, fetch_answer_of, produce_of, request
+from testkit.frames.mutation_frames import create, created
 from testkit.frames.wire import Wire
 from testkit.peers.fault_broker import BrokerSide, FaultBroker, Request, answer_to
 from testkit.proxy.local_proxy import LocalProxy, until
@@ -59,6 +60,13 @@ class AnswersMuch(AnswersLater):
             self.sent_bytes += len(whole[at : at + PIECE_BYTES])
 
 
+class Refuses(AnswersLater):
+    """A topic to be created, by its answer."""
+
+    async def answer(self, side: BrokerSide, asked: Request) -> None:
+        await side.send(created({"x": (29, -1)}, correlation_id=asked.correlation_id))
+
+
 def ended(client: Wire, how: str) -> None:
     client.reset() if how == "reset" else client.close()
 
@@ -87,6 +95,22 @@ async def test_the_answer_is_charged_when_it_comes(kind: QuotaKind, key: str, fr
             await until(lambda: not proxy.connections)
             assert sensor.used > before
             await until(lambda: behaviour.ended == 1)
+
+
+@pytest.mark.parametrize("how", ["close", "reset"])
+async def test_a_topic_that_is_refused_when_its_client_has_left_is_given_back(how: str) -> None:
+    behaviour = Refuses()
+    limits = QuotaLimits([(QuotaEntity(DEFAULT, None), {"controller_mutation_rate": 2.0})])
+    async with FaultBroker(behaviour) as broker, LocalProxy(broker.port, limits) as proxy:
+        with await proxy.client() as client:
+            await client.send(create({"x": 20}))
+            await until(lambda: behaviour.asked == 1)
+            ended(client, how)
+            (sensor,) = proxy.shared.quotas.sensors()
+            assert sensor.used == 20, "what a broker may have done is charged"
+            behaviour.may_answer.set()
+            await until(lambda: not proxy.connections)
+            assert sensor.used == 0
 
 
 async def test_a_produce_without_acks_behind_answers_for_nobody_comes_to_the_broker() -> None:

@@ -32,7 +32,7 @@ from testkit.frames.mutation_frames import (
     sizes,
 )
 from testkit.proxy.gateway import broker_map
-from testkit.proxy.mutation_session import EVERYBODY, KEY, in_debt, shell_of, tokens
+from testkit.proxy.mutation_session import EVERYBODY, KEY, creates, in_debt, shell_of, tokens
 from testkit.proxy.playbook import (
     AwaitingBroker,
     Broker,
@@ -81,21 +81,25 @@ def test_what_comes_in_debt_is_refused_with_the_time_after_which_to_come_again()
     (
         Playbook(shell)
         >> Client(create({"more": 1}, correlation_id=3))
+        << ToBroker(question(["more"], correlation_id=3))
+        << AwaitingBroker()
+        >> Broker(sizes({"more": (0, 0)}, correlation_id=3))
         << ToBroker(create({"more": 1}, correlation_id=3))
+        << Reading()
     ).done()
 
 
 def test_topic_by_topic_the_first_are_taken_and_the_others_refused() -> None:
     """22 tokens: 20 leave 2, 3 more owe 1, and the next finds a debt."""
     shell = shell_of()
-    asked = create({"a": 20, "b": 3, "c": 1, "d": 1})
     theirs = created({"a": (0, 20), "b": (0, 3)}, configs=3)
-    shell.client_sends(asked)
+    creates(shell, {"a": 20, "b": 3, "c": 1, "d": 1})
     assert bytes(shell.to_broker) == create({"a": 20, "b": 3})
     shell.broker_sends(theirs)
     assert errors_in(CREATE_TOPICS, 7, shell.to_client) == {"a": 0, "b": 0, "c": REFUSED, "d": REFUSED}
     assert throttle_of(CREATE_TOPICS, 7, shell.to_client) == 500
-    assert shell.session.bytes_from_client == len(create({"a": 20, "b": 3}))
+    sent_bytes = len(question(["a", "b", "c", "d"]) + create({"a": 20, "b": 3}))
+    assert shell.session.bytes_from_client == sent_bytes
 
 
 def test_a_topic_that_the_broker_refuses_costs_nothing() -> None:
@@ -149,7 +153,11 @@ def test_validate_only_costs_the_same_for_the_controllers_work_is_the_same() -> 
     (
         Playbook(shell)
         >> Client(asked)
+        << ToBroker(question(["large"]))
+        << AwaitingBroker()
+        >> Broker(sizes({"large": (0, 0)}))
         << ToBroker(asked)
+        << Reading()
         >> Broker(created({"large": (0, 32)}))
         << ToClient(created({"large": (0, 32)}))
     ).done()
@@ -181,6 +189,9 @@ def test_older_clients_are_served_and_throttled_afterwards() -> None:
     (
         Playbook(shell)
         >> Client(create({"a": 32}, version=5))
+        << ToBroker(question(["a"]))
+        << AwaitingBroker()
+        >> Broker(sizes({"a": (0, 0)}))
         << ToBroker(create({"a": 32}, version=5))
         << Muted(for_ms=5_000)
         >> Broker(created({"a": (0, 32)}, version=5))
@@ -188,6 +199,9 @@ def test_older_clients_are_served_and_throttled_afterwards() -> None:
         >> Wait(5_000)
         << Reading()
         >> Client(create({"b": 1}, version=5))
+        << ToBroker(question(["b"]))
+        << AwaitingBroker()
+        >> Broker(sizes({"b": (0, 0)}))
         << ToBroker(create({"b": 1}, version=5))
         << Muted(for_ms=500)
     ).done()
@@ -265,6 +279,9 @@ def test_requests_are_judged_however_they_are_cut_in_a_gateway_too(policy: Sessi
     shell.to_client.clear()
     shell.to_broker.clear()
     shell.advance(500)
+    assert bytes(shell.to_broker) == question(["c", "d"], correlation_id=2)
+    shell.to_broker.clear()
+    shell.broker_sends(sizes({"c": (0, 0), "d": (0, 0)}, correlation_id=2))
     assert bytes(shell.to_broker) == create({"c": 1}, correlation_id=2)
     shell.broker_sends(created({"c": (0, 1)}, correlation_id=2))
     assert errors_in(CREATE_TOPICS, 7, shell.to_client) == {"c": 0, "d": REFUSED}
@@ -296,11 +313,9 @@ def test_who_is_exempt_is_neither_asked_about_nor_charged() -> None:
 def test_a_limit_in_shadow_mode_refuses_nobody_and_says_whom_it_would_have() -> None:
     shell = shell_of(shadow=True)
     for name, partitions in (("a", 32), ("b", 5)):
-        shell.client_sends(create({name: partitions}))
-        if name == "b":
-            shell.broker_sends(sizes({"b": (0, 0)}))
+        creates(shell, {name: partitions})
         shell.broker_sends(created({name: (0, partitions)}))
-    assert bytes(shell.to_broker) == create({"a": 32}) + question(["b"]) + create({"b": 5})
+    assert bytes(shell.to_broker) == create({"a": 32}) + create({"b": 5})
     assert bytes(shell.to_client) == created({"a": (0, 32)}) + created({"b": (0, 5)})
     (event,) = shell.events
     assert (event.kind, event.delay_ms, event.quota) == (EventKind.SHADOW, 5_000, "controller_mutation")

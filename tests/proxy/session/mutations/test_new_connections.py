@@ -27,7 +27,7 @@ from testkit.frames.mutation_frames import (
     question,
     sizes,
 )
-from testkit.proxy.mutation_session import EVERYBODY, KEY, connections, tokens
+from testkit.proxy.mutation_session import EVERYBODY, KEY, connections, creates, tokens
 from testkit.proxy.playbook import (
     AwaitingBroker,
     Broker,
@@ -57,7 +57,7 @@ NONE_YET = sizes({"one": (0, 0)})
 def owing(partitions: int) -> Shell:
     """A new connection of an entity that owes so many."""
     connect = connections()
-    connect().client_sends(create({"large": 22 + partitions}, version=4))
+    creates(connect(), {"large": 22 + partitions}, version=4)
     return connect()
 
 
@@ -159,7 +159,7 @@ def test_requests_behind_it_follow_when_it_has_gone() -> None:
 def test_a_newer_client_is_refused_while_older_ones_wait_and_not_told_less_than_they_wait() -> None:
     """10 owed and 4 waiting: 7 s."""
     connect = connections()
-    connect().client_sends(create({"large": 32}, version=4))
+    creates(connect(), {"large": 32}, version=4)
     older, newer = connect(), connect()
     older.client_sends(create({"old": 4}, version=4))
     older.broker_sends(sizes({"old": (0, 0)}))
@@ -175,7 +175,7 @@ def test_a_limit_in_shadow_mode_holds_nobody() -> None:
     first = connect()
     first.shared.quotas.reload(shadow, first.now_ms)
     for shell in (first, connect()):
-        shell.client_sends(create({"a": 60}, version=4))
+        creates(shell, {"a": 60}, version=4)
         assert bytes(shell.to_broker) == create({"a": 60}, version=4)
         assert shell.state is State.READING
 
@@ -289,7 +289,7 @@ def test_as_long_as_all_who_wait_can_be_served_within_the_bound_the_rate_is_exac
 def test_those_who_wait_go_in_the_order_in_which_they_came() -> None:
     """2 owed; each asks for 4 partitions: the first goes after 1 s, each next one 2 s later."""
     connect = connections()
-    connect().client_sends(create({"large": 24}, version=4))
+    creates(connect(), {"large": 24}, version=4)
     shells = [connect() for _ in range(4)]
     for number, shell in enumerate(shells):
         shell.client_sends(create({f"t{number}": 4}, version=4))
@@ -299,7 +299,7 @@ def test_those_who_wait_go_in_the_order_in_which_they_came() -> None:
 
 def test_one_entitys_debt_holds_nobody_else() -> None:
     connect = connections()
-    connect().client_sends(create({"large": 100}, version=4))
+    creates(connect(), {"large": 100}, version=4)
     other = connect()
     other.session.identity.user = "bob"
     other.client_sends(ONE)

@@ -25,7 +25,7 @@ from testkit.frames.mutation_frames import (
     question,
     sizes,
 )
-from testkit.proxy.mutation_session import EVERYBODY, KEY, connections, in_debt, shell_of, tokens
+from testkit.proxy.mutation_session import EVERYBODY, KEY, connections, creates, in_debt, shell_of, tokens
 from testkit.proxy.playbook import Shell
 
 
@@ -152,7 +152,7 @@ def test_a_request_that_is_refused_whole_is_recorded_with_the_mute_that_it_broug
 def test_one_that_was_held_and_never_goes_is_told_of_as_dropped_and_gives_its_partitions_back() -> None:
     opened = connections()
     first, second = opened(), opened()
-    first.client_sends(create({"a": 30}, version=5))
+    creates(first, {"a": 30}, version=5)
     second.client_sends(create({"b": 4}, version=5))
     second.broker_sends(sizes({"b": (0, 0)}))
     assert second.state is State.HOLDING
@@ -201,12 +201,12 @@ def test_no_more_than_ten_thousand_topics_are_known() -> None:
     assert defaults.recent("5", 0.0) == 1
 
 
-@pytest.mark.parametrize("rate", [0.1, 1e-300])
+@pytest.mark.parametrize("rate", [0.001, 1e-300])
 def test_a_debt_of_more_days_than_the_field_holds_is_told_as_its_most(rate: float) -> None:
-    """A topic of a million partitions, which the broker was still at when its time was over: so it stays
+    """A topic of 10,000 partitions, which the broker was still at when its time was over: so it stays
     counted. Whoever asks next is refused for 24 days, whole or in part, and keeps his connection."""
     shell = shell_of(rate)
-    shell.client_sends(create({"huge": 1_000_000}))
+    creates(shell, {"huge": 10_000})
     shell.broker_sends(created({"huge": (7, 0)}))
     shell.to_client.clear()
     shell.advance(8_000.0)

@@ -9,6 +9,7 @@ from sluice.proxy.session.mutations.topic_defaults import TopicDefaults
 from testkit.frames.frames import METADATA, answer, throttle_of
 from testkit.frames.mutation_frames import (
     CREATE_PARTITIONS,
+    CREATE_TOPICS,
     DELETE_TOPICS,
     REFUSED,
     create,
@@ -129,6 +130,53 @@ def test_what_was_just_done_counts_more_than_what_the_broker_has_heard_yet() -> 
     shell.client_sends(delete(["a"]))
     shell.broker_sends(sizes({"a": (10, 4)}))
     assert tokens(shell) == 22 - 4, "after a while brokers know better"
+
+
+def created_with_id(name: str, number: int, partitions: int) -> bytes:
+    """The answer to CreateTopics v7, which tells the id."""
+    told: Value = {
+        "name": name,
+        "topicId": topic_id(number),
+        "errorCode": 0,
+        "errorMessage": None,
+        "numPartitions": partitions,
+        "replicationFactor": 1,
+        "configs": [],
+    }
+    return answer(CREATE_TOPICS, 7, {"throttleTimeMs": 0, "topics": [told]})
+
+
+def test_a_topic_that_has_just_grown_is_deleted_by_its_id_at_its_new_size() -> None:
+    """Created with 1 partition, grown to 20; its deletion, pipelined behind the growth, asks for it anew."""
+    shell = shell_of(100.0)
+    shell.client_sends(create({"a": 1}))
+    shell.broker_sends(created_with_id("a", 7, 1))
+    assert tokens(shell) == 1_100 - 1
+    shell.client_sends(grow({"a": 20}))
+    shell.broker_sends(sizes({"a": (7, 1)}))
+    shell.client_sends(delete(["b"]))
+    shell.broker_sends(grown({"a": 0}))
+    shell.broker_sends(sizes({"b": (0, 0)}))
+    shell.broker_sends(deleted({"b": (3, 0)}))
+    assert tokens(shell) == 1_100 - 20
+    shell.client_sends(delete([], ids=[7]))
+    shell.broker_sends(sizes({"a": (7, 20)}))
+    shell.broker_sends(deleted({"a": (0, 7)}))
+    assert tokens(shell) == 1_100 - 40
+
+
+def test_a_topic_that_was_deleted_by_its_name_is_gone_by_its_id_too() -> None:
+    """Below v6 the answer does not tell the id; brokers that are asked have not heard of it yet."""
+    shell = shell_of()
+    shell.client_sends(create({"a": 5}))
+    shell.broker_sends(created_with_id("a", 7, 5))
+    shell.client_sends(delete(["a"], version=5))
+    shell.broker_sends(sizes({"a": (7, 5)}))
+    shell.broker_sends(deleted({"a": (0, 0)}, version=5))
+    assert tokens(shell) == 22 - 10
+    shell.client_sends(delete([], ids=[7]))
+    shell.broker_sends(sizes({"a": (7, 5)}))
+    assert tokens(shell) == 22 - 10
 
 
 def begun_deletion(first: Shell) -> None:
