@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,6 +23,7 @@ from sluice.proxy.quota_store.topic_records import Stored
 from sluice.proxy.runtime.watched_file import ReloadOutcome
 from sluice.proxy.session.policy import QuotaApi
 from sluice.quotas.entity import DEFAULT, QuotaEntity
+from sluice.quotas.exempt import ExemptRule
 from sluice.quotas.files.config_error import ConfigError
 from sluice.quotas.files.quota_file import parse_quotas
 from sluice.quotas.kinds import QuotaKind
@@ -58,7 +61,7 @@ def test_of_two_snapshots_only_what_differs_is_told() -> None:
         "- {user: carol, producer_byte_rate: 3}",
         "b",
     )
-    assert list(differences(before, after)) == [
+    assert [each for each in differences(before, after) if each is not None] == [
         (ALICE, {"producer_byte_rate": 1}, {"producer_byte_rate": 1, "shadow": ["producer_byte_rate"]}),
         (BOB, {"producer_byte_rate": 2}, {}),
         (QuotaEntity("carol"), {}, {"producer_byte_rate": 3}),
@@ -68,7 +71,7 @@ def test_of_two_snapshots_only_what_differs_is_told() -> None:
 def test_a_change_tells_what_becomes_of_what_is_over_budget() -> None:
     before = QuotaLimits([(ALICE, {"producer_byte_rate": 1})])
     after = QuotaLimits([(ALICE, {"producer_byte_rate": 1})], refusing=[ALICE])
-    assert list(differences(before, after)) == [
+    assert [each for each in differences(before, after) if each is not None] == [
         (ALICE, {"producer_byte_rate": 1}, {"producer_byte_rate": 1, "over_budget": "refuse"})
     ]
 
@@ -123,6 +126,57 @@ async def test_of_many_members_that_left_the_first_hundred_are_told_and_how_many
     (change,) = audit.changes
     assert len(change.old) == 101
     assert change.old["<more>"] == 50
+
+
+async def turns_of(work: Coroutine[Any, Any, None]) -> int:
+    """How often others have had their turn until it was done."""
+    task, turns = asyncio.ensure_future(work), 0
+    while not task.done():
+        await asyncio.sleep(0)
+        turns += 1
+    task.result()
+    return turns
+
+
+def rates(count: int, changed: int, rate: float) -> QuotaLimits:
+    """Limits of so many users, of whom one has this rate."""
+    return QuotaLimits(
+        (QuotaEntity(f"user-{number}"), {"producer_byte_rate": rate if number == changed else 1_000})
+        for number in range(count)
+    )
+
+
+def exempting(count: int, name: str) -> QuotaLimits:
+    return QuotaLimits([], exempt=[ExemptRule(f"{name}-{number}") for number in range(count)])
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("before", "after", "least", "told"),
+    [
+        (rates(1_000, 765, 1), rates(1_000, 765, 2), 18, ["user 'user-765'"]),
+        (rates(1_000, 0, 1), rates(1_000, 0, 1), 18, []),
+        (rates(1_000, 0, 1), rates(1, 0, 1), 18, [f"user 'user-{number}'" for number in range(1, 1_000)]),
+        (rates(1, 0, 1), rates(1_000, 0, 1), 18, [f"user 'user-{number}'" for number in range(1, 1_000)]),
+        (exempting(1_000, "old"), exempting(1_000, "new"), 18, ["exempt"]),
+        (
+            tenants(a=" ".join(f"user-{number}" for number in range(5_000))),
+            tenants(b=" ".join(f"user-{number}" for number in range(5_000))),
+            18,
+            ["tenants"],
+        ),
+    ],
+    ids=["one differs", "none differs", "all go", "all come", "exempt rules", "members"],
+)
+async def test_others_have_their_turn_while_two_large_snapshots_are_held_against_each_other(
+    before: QuotaLimits, after: QuotaLimits, least: int, told: list[str]
+) -> None:
+    """However few differ: all clients stood still while 10,000 entities that did not were looked through."""
+    audit = QuotaAudit()
+    audit.changes = deque()  # all of them
+    turns = await turns_of(audit.reloaded(before, after, by="q", source="file", at_unix_s=0.0))
+    assert turns >= least
+    assert [change.entity for change in audit.changes] == told
 
 
 def test_the_record_is_bounded() -> None:
