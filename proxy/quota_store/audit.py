@@ -110,8 +110,8 @@ def shown(
 
 
 def differences(before: QuotaLimits, after: QuotaLimits) -> Iterator[Difference | None]:
-    """(entity, old, new) of each entity whose limits, or their options, are not the same; None for each other,
-    so that who asks can pause however few differ."""
+    """(entity, old, new) of each entity whose limits, or their options, are not the same; None for each other
+    one, so that who asks can pause however few differ."""
     for entity in before.entries:
         yield _difference(entity, before, after)
     for entity in after.entries:
