@@ -41,6 +41,7 @@ _COPY_S: Final = 1.0
 """between two writings of the copy"""
 _COPY_AGAIN_S: Final = 10.0
 """after one that failed"""
+_LOOKED_AT_PER_STEP: Final = 2_000
 
 _log = get_logger()
 
@@ -262,8 +263,13 @@ def merged_in_steps(
 ) -> Generator[None, None, QuotaLimits]:
     """The topic's entries with what the file adds; pauses every millisecond or so."""
     limits = ((entity, stored.limits) for entity, stored in entries.items())
-    shadow = {entity: stored.shadow for entity, stored in entries.items() if stored.shadow}
-    return QuotaLimits.in_steps(
+    shadow: dict[QuotaEntity, frozenset[str]] = {}
+    for number, (entity, stored) in enumerate(entries.items()):
+        if number % _LOOKED_AT_PER_STEP == _LOOKED_AT_PER_STEP - 1:
+            yield
+        if stored.shadow:
+            shadow[entity] = stored.shadow
+    merged = QuotaLimits.in_steps(
         chain(limits, base.entries.items()),
         shadow={**shadow, **base.shadow},
         exempt=base.exempt.rules,
@@ -272,6 +278,7 @@ def merged_in_steps(
         scheduled=base.scheduled,
         refusing=base.refusing,
     )
+    return (yield from merged)
 
 
 def refuse_both(options: QuotaOptions, base: QuotaLimits) -> None:
