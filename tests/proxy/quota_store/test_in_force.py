@@ -41,7 +41,7 @@ class Changed:
 
     async def _alter(self, asked: Sequence[Alteration], *, validate_only: bool, **_: Any) -> list[Result]:
         for one in () if validate_only or self.is_refused else asked:
-            self.limits.topic._log.entries[entity_of(one.parts)] = Stored(dict(one.ops))
+            self.limits.topic._log.entries[entity_of(one.parts)] = Stored(cast(Any, dict(one.ops)))
             self.limits._changed()
         return [Result(one.parts, 42 if self.is_refused else 0, None) for one in asked]
 

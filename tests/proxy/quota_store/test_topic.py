@@ -186,7 +186,7 @@ class Unwalked(dict[Any, Any]):
     def __iter__(self) -> Any:
         raise AssertionError("all entries are walked")
 
-    items = values = __iter__  # type: ignore[assignment]
+    items = values = __iter__
 
 
 @pytest.mark.parametrize("rate", [7.0, None])
