@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from sluice.proxy.admin.questions import BadRequest, refuse_half_pairs
+from sluice.proxy.runtime.json_pieces import pieces_of
 from sluice.proxy.runtime.log import get_logger
 from sluice.proxy.runtime.private_file import unusable
 from sluice.quotas.files.config_error import ConfigError, Problem
@@ -174,7 +175,10 @@ def _read(line: bytes) -> Mapping[str, Any]:
 
 
 async def _send(writer: asyncio.StreamWriter, answer: Mapping[str, Any]) -> None:
-    data = await asyncio.to_thread(json.dumps, answer, ensure_ascii=False)
-    writer.write(data.encode(errors="replace") + b"\n")
+    line = bytearray()
+    for piece in pieces_of(answer, ensure_ascii=False):
+        line += piece.encode(errors="replace")
+        await asyncio.sleep(0)
+    writer.write(line + b"\n")
     async with asyncio.timeout(_TAKES_S):
         await writer.drain()

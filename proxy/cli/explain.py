@@ -14,9 +14,9 @@ from sluice.proxy.cli.top import console_of
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.files.entries import DEFAULT_NAME, FORWARD, REFUSE
 from sluice.quotas.kinds import CLIENT_KINDS, KINDS, KindSpec, QuotaKind
-from sluice.quotas.limits.limits import LevelExplanation, QuotaLimits, nothing_configured
+from sluice.quotas.limits.limits import QuotaLimits, nothing_configured
 from sluice.quotas.limits.scheduled import told
-from sluice.quotas.limits.tables import Match
+from sluice.quotas.limits.tables import LevelExplanation, Match
 from sluice.quotas.names import printable
 
 if TYPE_CHECKING:

@@ -227,6 +227,13 @@ def alter(
     return outcome
 
 
+def entities_of(alterations: Iterable[Alteration]) -> Iterator[QuotaEntity]:
+    """Whom they are for, as limits name them, without those that nobody can be."""
+    for alteration in alterations:
+        with suppress(QuotaApiError):
+            yield _checked_entity(alteration.parts)
+
+
 def _duplicate(parts: Parts) -> QuotaApiError:
     return QuotaApiError(ErrorCode.INVALID_REQUEST, f"Ignoring duplicate entity {_java_text(parts)}")
 

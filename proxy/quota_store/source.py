@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from itertools import chain
 from typing import Final
 
+from sluice.protocol.apis import ErrorCode
 from sluice.proxy.config.quotas import QuotaOptions, QuotaTopicOptions
 from sluice.proxy.quota_store.audit import QuotaAudit
 from sluice.proxy.quota_store.client_quotas import Alteration, Result
@@ -41,7 +41,7 @@ _COPY_S: Final = 1.0
 """between two writings of the copy"""
 _COPY_AGAIN_S: Final = 10.0
 """after one that failed"""
-_IN_FORCE_WITHIN_S: Final = 2.0
+_LOOKED_AT_PER_STEP: Final = 2_000
 
 _log = get_logger()
 
@@ -130,6 +130,7 @@ class TopicLimits:
 
         self.known = asyncio.Event()
         """there are limits, from the copy or from the topic"""
+        self._options = options
         self._put = put
         self._base = base
         self._copy = None if options.copy_file is None else QuotaCopy(options.copy_file, options.name)
@@ -147,7 +148,7 @@ class TopicLimits:
         self._copy_fails = False
         self._version = 0
         self._built = 0
-        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._put_in_force = asyncio.Condition()
         if copied is not None:
             self.known.set()
             _log.info("quota_copy_read", file=str(options.copy_file), entities=len(copied.entries))
@@ -167,21 +168,28 @@ class TopicLimits:
     def add_file(self, base: QuotaLimits) -> QuotaLimits:
         """What the file adds is another now. Returns what it was."""
         before, self._base = self._base, base
-        self._changed()
+        self._is_to_build()
         return before
 
     async def alter(
         self, alterations: Sequence[Alteration], *, validate_only: bool, by: str
     ) -> Sequence[Result]:
-        """Returns when the change is kept, and in force here. Raises QuotaApiError."""
+        """Returns when the change is kept, and in force here; or, `request_timeout_s` after it was asked for,
+        with an error for what is kept and not yet in force. Raises QuotaApiError."""
+        until_s = asyncio.get_running_loop().time() + self._options.request_timeout_s
         results = await self.topic.alter(alterations, validate_only=validate_only, by=by)
-        if self._built < self._version:
-            waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append((self._version, waiting))
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_IN_FORCE_WITHIN_S):
-                    await waiting
-        return results
+        is_kept = not validate_only and any(not result.code for result in results)
+        return results if not is_kept or await self._is_in_force(until_s) else _not_in_force(results)
+
+    async def _is_in_force(self, until_s: float) -> bool:
+        """Whether what the topic holds now is so in time."""
+        version = self._version
+        try:
+            async with asyncio.timeout_at(until_s), self._put_in_force:
+                await self._put_in_force.wait_for(lambda: self._built >= version)
+        except TimeoutError:
+            return False
+        return True
 
     def _is_topic(self, topic_id: bytes) -> None:
         if topic_id != self.own.topic_id:
@@ -189,24 +197,28 @@ class TopicLimits:
             self._copy_dirty.set()
 
     def _changed(self) -> None:
+        """The topic's entries are others: the copy has them though they be in force later, or never here."""
+        self._copy_dirty.set()
+        self._is_to_build()
+
+    def _is_to_build(self) -> None:
         self._version += 1
         self._dirty.set()
 
     async def _build(self) -> None:
-        """Put in force what there is, in steps between which connections are served."""
+        """Put in force what there is, in steps between which connections are served. What could not be is
+        so once this is begun again, without another change."""
         while True:
             await self._dirty.wait()
-            self._dirty.clear()
             version = self._version
             self._put(await in_turns(merged_in_steps(self._base, dict(self.topic.entries))))
             self._built = version
-            for wanted, waiting in self._waiting:
-                if wanted <= version and not waiting.done():
-                    waiting.set_result(None)
-            self._waiting = [one for one in self._waiting if one[0] > version]
+            if version == self._version:
+                self._dirty.clear()
+            async with self._put_in_force:
+                self._put_in_force.notify_all()
             if self.topic.is_known:
                 self.known.set()
-                self._copy_dirty.set()
 
     async def _keep_copy(self) -> None:
         while True:
@@ -236,13 +248,28 @@ class TopicLimits:
         return is_written
 
 
+def _not_in_force(results: Sequence[Result]) -> list[Result]:
+    """The results where what is kept has not come into force in time: who asks now is told the old limits, so
+    it is no success, though nothing has to be sent again."""
+    code, message = (
+        ErrorCode.REQUEST_TIMED_OUT,
+        "This is kept, but not in force at this proxy yet: look again",
+    )
+    return [one if one.code else Result(one.parts, code, message) for one in results]
+
+
 def merged_in_steps(
     base: QuotaLimits, entries: Mapping[QuotaEntity, Stored]
 ) -> Generator[None, None, QuotaLimits]:
     """The topic's entries with what the file adds; pauses every millisecond or so."""
     limits = ((entity, stored.limits) for entity, stored in entries.items())
-    shadow = {entity: stored.shadow for entity, stored in entries.items() if stored.shadow}
-    return QuotaLimits.in_steps(
+    shadow: dict[QuotaEntity, frozenset[str]] = {}
+    for number, (entity, stored) in enumerate(entries.items()):
+        if number % _LOOKED_AT_PER_STEP == _LOOKED_AT_PER_STEP - 1:
+            yield
+        if stored.shadow:
+            shadow[entity] = stored.shadow
+    merged = QuotaLimits.in_steps(
         chain(limits, base.entries.items()),
         shadow={**shadow, **base.shadow},
         exempt=base.exempt.rules,
@@ -251,6 +278,7 @@ def merged_in_steps(
         scheduled=base.scheduled,
         refusing=base.refusing,
     )
+    return (yield from merged)
 
 
 def refuse_both(options: QuotaOptions, base: QuotaLimits) -> None:

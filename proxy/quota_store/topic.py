@@ -33,7 +33,7 @@ from sluice.proxy.kafka_client.clients import ClusterAccess, TopicRefused, ensur
 from sluice.proxy.quota_store.audit import QuotaAudit, QuotaChange, shown
 from sluice.proxy.quota_store.client_quotas import Alteration, QuotaApiError, Result, alter
 from sluice.proxy.quota_store.entities import key_of
-from sluice.proxy.quota_store.topic_answers import REFUSALS, results_of
+from sluice.proxy.quota_store.topic_answers import REFUSALS, outcome_of, results_of
 from sluice.proxy.quota_store.topic_connection import check_policy, stop, watch
 from sluice.proxy.quota_store.topic_headers import FOREIGN, Headers, headers_of
 from sluice.proxy.quota_store.topic_lines import RecordLines
@@ -314,13 +314,10 @@ class QuotaTopic:
     ) -> Sequence[Result]:
         # What another writes from here on, the records below do not stand on: so they must not say that
         # they had seen it.
-        entries = {entity: stored.limits for entity, stored in self.entries.items()}
-        shadow = {entity: stored.shadow for entity, stored in self.entries.items() if stored.shadow}
-        seen = self._log.bases()
-        # Written though it changes nothing here: a record that could not be read yet, or another proxy, may
-        # have other limits.
-        altered = partial(alter, entries, alterations, shadow, anew=True)
-        outcome = altered() if len(alterations) <= _AT_ONCE else await asyncio.to_thread(altered)
+        if len(alterations) <= _AT_ONCE:
+            outcome, seen = outcome_of(alterations, self._log)
+        else:
+            outcome, seen = await asyncio.to_thread(outcome_of, alterations, self._log.copy())
         if validate_only or not outcome.changes:
             return outcome.results
         try:
@@ -334,8 +331,7 @@ class QuotaTopic:
             # The first that fails ends the others: whether they are kept is not known either.
             async with asyncio.timeout_at(until_s), asyncio.TaskGroup() as tasks:
                 for entity, limits in outcome.changes.items():
-                    base = seen.get(entity, Base())
-                    write = self._write(entity, limits, outcome.asked[entity], by, base)
+                    write = self._write(entity, limits, outcome.asked[entity], by, seen[entity])
                     writing[entity] = tasks.create_task(write)
         except* (KafkaError, OSError, TimeoutError, TopicRefused) as errors:
             outcome.results[:] = results_of(outcome, writing, self._why_not_answered(errors))

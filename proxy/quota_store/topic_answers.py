@@ -1,9 +1,9 @@
-"""What became of the records of one alteration, as who asked for it is told. Pure."""
+"""What one alteration comes to on top of the topic's records, and what became of its own. Pure."""
 
 from __future__ import annotations
 
 from asyncio import Task
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from aiokafka.errors import (
@@ -17,7 +17,8 @@ from aiokafka.errors import (
 )
 
 from sluice.protocol.apis import ErrorCode
-from sluice.proxy.quota_store.client_quotas import Outcome, Result
+from sluice.proxy.quota_store.client_quotas import Alteration, Outcome, Result, alter, entities_of
+from sluice.proxy.quota_store.topic_records import Base, TopicLog
 from sluice.proxy.runtime.error_words import reason_of
 from sluice.quotas.entity import QuotaEntity
 
@@ -30,6 +31,20 @@ REFUSALS: Final[tuple[type[BrokerResponseError], ...]] = (
     TopicAuthorizationFailedError,
 )
 """answers of a broker that has appended nothing, and of which the producer does not send it again"""
+
+
+def outcome_of(alterations: Sequence[Alteration], log: TopicLog) -> tuple[Outcome, dict[QuotaEntity, Base]]:
+    """What the alterations come to, and on top of which record each entity's is to be written.
+
+    Of the log only the entities are looked at that are asked for: there may be 100,000 others.
+    """
+    stored = {entity: log.entries[entity] for entity in entities_of(alterations) if entity in log.entries}
+    limits = {entity: one.limits for entity, one in stored.items()}
+    shadow = {entity: one.shadow for entity, one in stored.items() if one.shadow}
+    # Written though it changes nothing here: a record that could not be read yet, or another proxy, may have
+    # other limits.
+    outcome = alter(limits, alterations, shadow, anew=True)
+    return outcome, {entity: log.base_of(entity) for entity in outcome.changes}
 
 
 def results_of(outcome: Outcome, writing: Mapping[QuotaEntity, Task[None]], unanswered: str) -> list[Result]:

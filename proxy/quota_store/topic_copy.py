@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from sluice.proxy.quota_store.topic_records import BadRecord, Stored, copy_of, entries_of
 from sluice.proxy.runtime.file_work import within
+from sluice.proxy.runtime.json_pieces import pieces_of
 from sluice.proxy.runtime.log import get_logger
 from sluice.proxy.runtime.private_file import PrivateFile, unusable
 from sluice.quotas.entity import QuotaEntity
@@ -67,11 +68,10 @@ class QuotaCopy:
     def write(self, copied: Copied) -> None:
         """Put it in the file's place. Blocks; for a thread. Raises OSError."""
         number = self._file.take_number()
-        body = json.dumps(
-            {"topic": self._topic, "topic_id": copied.topic_id.hex(), "entries": copy_of(copied.entries)}
-        )
+        inner = {"topic": self._topic, "topic_id": copied.topic_id.hex(), "entries": copy_of(copied.entries)}
+        body = "".join(pieces_of(inner))
         digest = hashlib.sha256(body.encode()).hexdigest()
-        text = json.dumps({"version": _VERSION, "sha256": digest, "body": body})
+        text = "".join(pieces_of({"version": _VERSION, "sha256": digest, "body": body}))
         self._file.replace(text.encode(), number)
 
     def _parsed(self, text: bytes) -> Copied:

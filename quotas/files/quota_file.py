@@ -55,6 +55,7 @@ __all__ = [
     "take_all",
 ]
 _ENTRIES_PER_STEP: Final = 100
+"""each with the windows of its schedule, which take as long"""
 _LINES_PER_STEP: Final = 5_000
 _Entry: TypeAlias = tuple[QuotaEntity, dict[str, Any]]
 
@@ -87,10 +88,13 @@ def limits_in_steps(document: YamlDocument, source: str) -> Generator[None, None
     seen: dict[QuotaEntity, int] = {}
     yield from reader.read_tenants()
     items = reader.items()
+    read = 0
     for index, item in enumerate(items):
         items[index] = None
-        if index % _ENTRIES_PER_STEP == _ENTRIES_PER_STEP - 1:
+        if read >= _ENTRIES_PER_STEP:
+            read = 0
             yield
+        read += 1
         entry = reader.entry(index, item)
         if entry is None:
             continue
@@ -107,8 +111,9 @@ def limits_in_steps(document: YamlDocument, source: str) -> Generator[None, None
             refusing.add(entity)
         if schedule:
             schedules[entity] = schedule
+            read += len(schedule)
         entries.append((entity, limits))
-    exempt = reader.exempt()
+    exempt = yield from reader.exempt()
     reader.replication()  # in force elsewhere (replication_of); here it is checked with the rest
     if not reader.problems:
         yield from _used_up(document.lines)

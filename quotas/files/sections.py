@@ -15,6 +15,7 @@ from sluice.quotas.files.yaml_lines import YamlPath, YamlValue
 EXEMPT_KEYS: Final = ("user", "address", "client-id")
 TOP_KEYS: Final = ("quotas", "tenants", "exempt", REPLICATION_KEY)
 _MEMBERS_PER_STEP: Final = 500
+_RULES_PER_STEP: Final = 50
 
 
 class SectionReader(EntryReader):
@@ -37,16 +38,22 @@ class SectionReader(EntryReader):
             return []
         return entries
 
-    def exempt(self) -> list[ExemptRule]:
-        """The rules of `exempt:` that are right."""
+    def exempt(self) -> Generator[None, None, list[ExemptRule]]:
+        """The rules of `exempt:` that are right, in steps of a millisecond or so."""
         top = self._document.value
         rules = top.get("exempt", []) if isinstance(top, dict) else []
         if not isinstance(rules, list):
             what = "is blank" if rules is None else "must be a list of rules (each begins with `- `)"
             self.problem(("exempt",), f"{what}; leave it out to exempt nobody")
             return []
-        found = (self._exempt_rule(("exempt", index), item) for index, item in enumerate(rules))
-        return [rule for rule in found if rule is not None]
+        found = []
+        for index, item in enumerate(rules):
+            if index % _RULES_PER_STEP == _RULES_PER_STEP - 1:
+                yield
+            rule = self._exempt_rule(("exempt", index), item)
+            if rule is not None:
+                found.append(rule)
+        return found
 
     def replication(self) -> ReplicationSection:
         """What stands in `replication:`, as far as it is right."""

@@ -11,7 +11,6 @@ Knows no usage: manager.py does. Source: Kafka design 4.10, "Quota Configuration
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
@@ -21,7 +20,7 @@ from sluice.quotas.exempt import ExemptRule, ExemptRules
 from sluice.quotas.kinds import KIND_BY_KEY, KINDS, KindSpec, QuotaKind, Scope
 from sluice.quotas.limits.client_ids import ClientIds
 from sluice.quotas.limits.schedule import Schedule, Scheduled
-from sluice.quotas.limits.tables import LimitsOfEntity, LimitTable, Match
+from sluice.quotas.limits.tables import LevelExplanation, LimitsOfEntity, LimitTable, Match
 
 _DEFAULT_IP: Final = QuotaEntity(ip=DEFAULT)
 _IP_KEY: Final = KINDS[QuotaKind.CONNECTION_CREATION].config_key
@@ -44,22 +43,6 @@ class QuotaError(Exception):
         self.message = message
         self.entity = entity
         self.key = key
-
-
-@dataclass(frozen=True, slots=True)
-class LevelExplanation:
-    """What one level says of a connection and a kind."""
-
-    level: QuotaLevel
-    entity: QuotaEntity
-    """the entity that was looked up"""
-    limit: float | None
-    """what is configured for it, None if nothing is"""
-    chosen: bool
-    shadow: bool
-    """the limit is in shadow mode"""
-    why: str
-    """one sentence"""
 
 
 class QuotaLimits:
@@ -170,16 +153,14 @@ class QuotaLimits:
                         self._lowest[kind] = min(self._lowest.get(kind, found), found)
             self._limits_addresses |= level is None
             self.client_ids.add(entity.client_id)
-        for entity, shadow_keys in shadow.items():
-            for key in shadow_keys:
-                if key not in checked.get(entity, ()):
-                    raise QuotaError(f"{entity} has no {key} that could be in shadow mode", entity, key)
-        for entity in refusing:
+        self._shadow = MappingProxyType((yield from _checked_shadow(shadow, checked)))
+        for index, entity in enumerate(refusing):
+            if index % _ENTRIES_PER_STEP == _ENTRIES_PER_STEP - 1:
+                yield
             if _REFUSABLE not in checked.get(entity, ()):
                 raise QuotaError(f"{entity} has no {_REFUSABLE} that could refuse", entity, _REFUSABLE)
         self.refusing = frozenset(refusing)
         """entities whose producer_byte_rate refuses what has no turn in time"""
-        self._shadow = MappingProxyType({entity: frozenset(some) for entity, some in shadow.items() if some})
         self.schedules = MappingProxyType(dict(schedules))
         """the calendars of entities; read-only"""
         self.scheduled = MappingProxyType(dict(scheduled))
@@ -350,6 +331,22 @@ def tenants_by_member(tenants: Mapping[str, Iterable[str]]) -> Mapping[str, Tena
             if other is not tenant:
                 raise QuotaError(f"User {member!r} is a member of {other.name!r} already", entity)
     return MappingProxyType(tenant_of)
+
+
+def _checked_shadow(
+    shadow: Mapping[QuotaEntity, Collection[str]], limits: Mapping[QuotaEntity, Mapping[str, float]]
+) -> Generator[None, None, dict[QuotaEntity, frozenset[str]]]:
+    """Which keys are in shadow mode, of those who have any. Raises QuotaError for one without a limit."""
+    found: dict[QuotaEntity, frozenset[str]] = {}
+    for index, (entity, keys) in enumerate(shadow.items()):
+        if index % _ENTRIES_PER_STEP == _ENTRIES_PER_STEP - 1:
+            yield
+        for key in keys:
+            if key not in limits.get(entity, ()):
+                raise QuotaError(f"{entity} has no {key} that could be in shadow mode", entity, key)
+        if keys:
+            found[entity] = frozenset(keys)
+    return found
 
 
 def _checked_limits(entity: QuotaEntity, values: Mapping[str, object]) -> dict[str, float]:

@@ -7,7 +7,7 @@ mode stay, so that whoever charges the bucket goes on, with what he owes, at ano
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from datetime import datetime
 from math import inf
 from typing import Final, NamedTuple
@@ -17,7 +17,7 @@ from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.limits.schedule import Scheduled, in_force, next_begin, next_change
 from sluice.quotas.steps import at_once
 
-_ENTRIES_PER_STEP: Final = 20
+_WINDOWS_PER_STEP: Final = 20
 """about a millisecond"""
 
 
@@ -34,15 +34,15 @@ def limits_at_in_steps(base: QuotaLimits, now_unix_s: float) -> Generator[None, 
 
     `base`: the limits as the quota file has them; they themselves are returned while no window is open.
     """
-    scheduled: dict[QuotaEntity, Mapping[str, Scheduled]] = {}
+    scheduled: dict[QuotaEntity, dict[str, Scheduled]] = {}
     until = inf
-    for number, (entity, schedule) in enumerate(base.schedules.items()):
-        if number % _ENTRIES_PER_STEP == _ENTRIES_PER_STEP - 1:
+    windows = ((entity, window) for entity, schedule in base.schedules.items() for window in schedule)
+    for number, (entity, window) in enumerate(windows):
+        if number % _WINDOWS_PER_STEP == _WINDOWS_PER_STEP - 1:
             yield
-        found = in_force(schedule, base.entries[entity], now_unix_s)
-        if found:
-            scheduled[entity] = found
-        until = min(until, next_change((schedule,), now_unix_s) or inf)
+        for key, its in in_force((window,), base.entries[entity], now_unix_s).items():
+            scheduled.setdefault(entity, {}).setdefault(key, its)  # the first has the word
+        until = min(until, next_change(((window,),), now_unix_s) or inf)
     if not scheduled:
         return LimitsAt(base, until)
     entries = (

@@ -8,6 +8,7 @@ that fits, the default client id, and the row's own limit.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from sluice.quotas.entity import Prefix, QuotaEntity, QuotaLevel, Tenant
@@ -25,6 +26,22 @@ class Match(NamedTuple):
     """measured and logged, but nobody is delayed by it"""
     refuses: bool = False
     """what has no turn in time is refused, and does not go ahead of the limit"""
+
+
+@dataclass(frozen=True, slots=True)
+class LevelExplanation:
+    """What one level says of a connection and a kind."""
+
+    level: QuotaLevel
+    entity: QuotaEntity
+    """the entity that was looked up"""
+    limit: float | None
+    """what is configured for it, None if nothing is"""
+    chosen: bool
+    shadow: bool
+    """the limit is in shadow mode"""
+    why: str
+    """one sentence"""
 
 
 class Row:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+from collections.abc import Coroutine
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,10 +24,12 @@ from sluice.proxy.quota_store.topic_records import Stored
 from sluice.proxy.runtime.watched_file import ReloadOutcome
 from sluice.proxy.session.policy import QuotaApi
 from sluice.quotas.entity import DEFAULT, QuotaEntity
+from sluice.quotas.exempt import ExemptRule
 from sluice.quotas.files.config_error import ConfigError
 from sluice.quotas.files.quota_file import parse_quotas
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
+from sluice.quotas.steps import at_once
 from testkit.proxy.local_proxy import until
 
 ALICE, BOB = QuotaEntity("alice"), QuotaEntity("bob")
@@ -58,7 +63,7 @@ def test_of_two_snapshots_only_what_differs_is_told() -> None:
         "- {user: carol, producer_byte_rate: 3}",
         "b",
     )
-    assert list(differences(before, after)) == [
+    assert [each for each in differences(before, after) if each is not None] == [
         (ALICE, {"producer_byte_rate": 1}, {"producer_byte_rate": 1, "shadow": ["producer_byte_rate"]}),
         (BOB, {"producer_byte_rate": 2}, {}),
         (QuotaEntity("carol"), {}, {"producer_byte_rate": 3}),
@@ -68,7 +73,7 @@ def test_of_two_snapshots_only_what_differs_is_told() -> None:
 def test_a_change_tells_what_becomes_of_what_is_over_budget() -> None:
     before = QuotaLimits([(ALICE, {"producer_byte_rate": 1})])
     after = QuotaLimits([(ALICE, {"producer_byte_rate": 1})], refusing=[ALICE])
-    assert list(differences(before, after)) == [
+    assert [each for each in differences(before, after) if each is not None] == [
         (ALICE, {"producer_byte_rate": 1}, {"producer_byte_rate": 1, "over_budget": "refuse"})
     ]
 
@@ -125,6 +130,57 @@ async def test_of_many_members_that_left_the_first_hundred_are_told_and_how_many
     assert change.old["<more>"] == 50
 
 
+async def turns_of(work: Coroutine[Any, Any, None]) -> int:
+    """How often others have had their turn until it was done."""
+    task, turns = asyncio.ensure_future(work), 0
+    while not task.done():
+        await asyncio.sleep(0)
+        turns += 1
+    task.result()
+    return turns
+
+
+def rates(count: int, changed: int, rate: float) -> QuotaLimits:
+    """Limits of so many users, of whom one has this rate."""
+    return QuotaLimits(
+        (QuotaEntity(f"user-{number}"), {"producer_byte_rate": rate if number == changed else 1_000})
+        for number in range(count)
+    )
+
+
+def exempting(count: int, name: str) -> QuotaLimits:
+    return QuotaLimits([], exempt=[ExemptRule(f"{name}-{number}") for number in range(count)])
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("before", "after", "least", "told"),
+    [
+        (rates(1_000, 765, 1), rates(1_000, 765, 2), 18, ["user 'user-765'"]),
+        (rates(1_000, 0, 1), rates(1_000, 0, 1), 18, []),
+        (rates(1_000, 0, 1), rates(1, 0, 1), 18, [f"user 'user-{number}'" for number in range(1, 1_000)]),
+        (rates(1, 0, 1), rates(1_000, 0, 1), 18, [f"user 'user-{number}'" for number in range(1, 1_000)]),
+        (exempting(1_000, "old"), exempting(1_000, "new"), 18, ["exempt"]),
+        (
+            tenants(a=" ".join(f"user-{number}" for number in range(5_000))),
+            tenants(b=" ".join(f"user-{number}" for number in range(5_000))),
+            18,
+            ["tenants"],
+        ),
+    ],
+    ids=["one differs", "none differs", "all go", "all come", "exempt rules", "members"],
+)
+async def test_others_have_their_turn_while_two_large_snapshots_are_held_against_each_other(
+    before: QuotaLimits, after: QuotaLimits, least: int, told: list[str]
+) -> None:
+    """However few differ: all clients stood still while 10,000 entities that did not were looked through."""
+    audit = QuotaAudit()
+    audit.changes = deque()  # all of them
+    turns = await turns_of(audit.reloaded(before, after, by="q", source="file", at_unix_s=0.0))
+    assert turns >= least
+    assert [change.entity for change in audit.changes] == told
+
+
 def test_the_record_is_bounded() -> None:
     audit = QuotaAudit()
     for number in range(KEPT + 5):
@@ -173,6 +229,28 @@ def test_what_a_file_adds_stands_beside_the_topics_limits() -> None:
     etl = limits.resolve(QuotaKind.FETCH, "erin", "etl-1")
     assert etl is not None
     assert etl.limit == 70
+
+
+class Walked(dict[QuotaEntity, Stored]):
+    """Counts how many of its entries have been looked at."""
+
+    looked_at = 0
+
+    def items(self) -> Any:
+        for one in super().items():
+            self.looked_at += 1
+            yield one
+
+
+@pytest.mark.parametrize("shadow", [frozenset[str](), frozenset({"producer_byte_rate"})])
+def test_many_entities_of_a_topic_are_put_together_some_thousand_at_a_time(shadow: frozenset[str]) -> None:
+    entries = Walked(
+        (QuotaEntity(f"user-{number}"), Stored({"producer_byte_rate": 1}, shadow)) for number in range(9_000)
+    )
+    seen = [entries.looked_at for _ in merged_in_steps(QuotaLimits(), entries)]
+    assert max(after - before for before, after in pairwise([0, *seen])) <= 2_000
+    limits = at_once(merged_in_steps(QuotaLimits(), entries))
+    assert (len(limits.entries), len(limits.shadow)) == (9_000, 9_000 if shadow else 0)
 
 
 def test_a_file_beside_a_topic_may_not_say_what_the_topic_says(tmp_path: Path) -> None:

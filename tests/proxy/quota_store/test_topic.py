@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 import tomllib
 from collections.abc import Sequence
@@ -177,6 +178,37 @@ async def test_of_whom_the_last_record_is_bad_each_alteration_is_written_though_
     before = len(topic.records)
     await topic.set_rate(rate)
     assert [headers_of(record).after for record in topic.records[before:]] == [before - 1]
+
+
+class Unwalked(dict[Any, Any]):
+    """Many entries, of which some are asked for; nobody goes through them."""
+
+    def __iter__(self) -> Any:
+        raise AssertionError("all entries are walked")
+
+    items = values = __iter__
+
+
+@pytest.mark.parametrize("rate", [7.0, None])
+async def test_an_alteration_looks_at_no_other_entity(topic: Records, rate: float | None) -> None:
+    """All clients stood still for 16 ms at each, with 10,000 others."""
+    await topic.set_rate(5.0)
+    log = topic.proxy._log
+    log.entries, log._accepted = Unwalked(log.entries), Unwalked(log._accepted)
+    await topic.set_rate(rate)
+    assert log.entries.get(ALICE) == (None if rate is None else Stored({"producer_byte_rate": 7}))
+
+
+async def test_of_many_alterations_each_stands_on_the_record_before(topic: Records) -> None:
+    """They are looked at in a thread, as all was when that began."""
+    await topic.set_rate(5.0)
+    good = Alteration((("user", "alice"),), (("consumer_byte_rate", 6.0),))
+    bad = Alteration((("user", ""),), (("consumer_byte_rate", 6.0),))
+    results = await topic.proxy.alter([good, *[bad] * 150], validate_only=False, by="tester")
+    assert [result.code for result in results] == [0, 42]
+    (_, record) = topic.records
+    assert headers_of(record).after == 0
+    assert json.loads(record.value) == {"producer_byte_rate": 5, "consumer_byte_rate": 6}
 
 
 async def test_who_alters_while_others_wait_for_the_topic_waits_no_longer_than_they(topic: Records) -> None:

@@ -25,8 +25,7 @@ from structlog.testing import capture_logs
 from sluice.protocol.apis import METADATA
 from sluice.proxy.config.quotas import QuotaTopicOptions
 from sluice.proxy.kafka_client.clients import topic_id
-from sluice.proxy.quota_store import topic as quota_topic
-from sluice.proxy.quota_store import topic_connection
+from sluice.proxy.quota_store import topic_answers, topic_connection
 from sluice.proxy.quota_store.audit import QuotaAudit
 from sluice.proxy.quota_store.client_quotas import NO_SHADOW, Alteration, Outcome, QuotaApiError, alter
 from sluice.proxy.quota_store.topic import QuotaTopic
@@ -135,7 +134,7 @@ async def test_what_another_writes_while_an_alteration_is_thought_about_is_kept(
             assert go_on.wait(20)
         return outcome
 
-    monkeypatch.setattr(quota_topic, "alter", slowly)
+    monkeypatch.setattr(topic_answers, "alter", slowly)
     users = ["alice", *(f"u{number}" for number in range(100))]
     asked = [Alteration((("user", user),), (("producer_byte_rate", 5.0),)) for user in users]
     options = options_of(kafka, request_timeout_s=30.0)

@@ -17,6 +17,7 @@ from sluice.proxy.quota_store.topic_copy import Copied, QuotaCopy
 from sluice.proxy.quota_store.topic_records import Stored
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.files.config_error import ConfigError
+from sluice.quotas.limits.limits import QuotaLimits
 from testkit.proxy.local_proxy import until
 
 COPIED = Copied(
@@ -116,7 +117,7 @@ class Kept:
 
     def sets(self, rate: float) -> None:
         self.limits.topic._log.entries[BOB] = Stored({"producer_byte_rate": rate})
-        self.limits._copy_dirty.set()
+        self.limits._changed()
 
     @property
     def rates(self) -> list[float]:
@@ -146,6 +147,27 @@ async def test_a_copy_that_failed_is_written_at_the_end(tmp_path: Path) -> None:
     for _ in range(2):
         await kept.source.close()
         assert kept.rates == [1.0]
+
+
+@pytest.mark.asyncio
+async def test_what_is_kept_and_not_in_force_yet_is_in_the_copy_that_is_written_at_the_end(
+    tmp_path: Path,
+) -> None:
+    kept = Kept(tmp_path)
+    assert await kept.limits.keep()
+    kept.sets(2.0)
+    await kept.source.close()
+    assert kept.rates == [1.0, 2.0]
+    assert BOB not in kept.source.limits.entries
+
+
+@pytest.mark.asyncio
+async def test_what_a_file_adds_has_no_copy_written(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    assert await kept.limits.keep()
+    kept.limits.add_file(QuotaLimits())
+    await kept.source.close()
+    assert kept.rates == [1.0]
 
 
 @pytest.mark.asyncio

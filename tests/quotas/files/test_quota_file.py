@@ -15,9 +15,9 @@ from sluice.quotas.exempt import ExemptRule, network_of
 from sluice.quotas.files.config_error import QuotaFileError
 from sluice.quotas.files.load import load_quotas
 from sluice.quotas.files.quota_file import parse_quotas, parse_quotas_in_steps
-from sluice.quotas.files.yaml_lines import parse_yaml
+from sluice.quotas.files.yaml_lines import parse_yaml, parse_yaml_in_steps
 from sluice.quotas.kinds import KIND_BY_KEY, QuotaKind
-from sluice.quotas.limits.scheduled import limits_at
+from sluice.quotas.limits.scheduled import limits_at, limits_at_in_steps
 from testkit.proxy.quota_texts import BAD, GOOD
 
 RATE = "producer_byte_rate"
@@ -265,6 +265,38 @@ def test_a_large_file_is_read_in_many_small_steps() -> None:
     )
     assert sum(1 for _ in parse_quotas_in_steps(text, "q")) > 25
     assert len(parse_quotas(text, "q").entries) == 1000
+
+
+WINDOWS = "".join(
+    f"{{date: 2026-12-{number % 28 + 1:02}, from: '{number // 28:02}:00', to: '20:00', {RATE}: 7}}, "
+    for number in range(100)
+)
+
+WITH_WINDOWS = "quotas:\n" + "".join(
+    f"- {{user: u{index}, {RATE}: 1, schedule: [{WINDOWS}]}}\n" for index in range(20)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "least"),
+    [
+        ("quotas: []\nexempt:\n" + "".join(f"- {{user: user-{index}}}\n" for index in range(1_000)), 18),
+        (WITH_WINDOWS, 18),
+    ],
+    ids=["exempt rules", "windows"],
+)
+def test_what_stands_beside_limits_is_read_in_small_steps_too(text: str, least: int) -> None:
+    """Beyond those in which the YAML is read and its lines are freed."""
+    steps, of_yaml = (
+        sum(1 for _ in read(text, "q")) for read in (parse_quotas_in_steps, parse_yaml_in_steps)
+    )
+    of_lines = -(-len(parse_yaml(text, "q").lines) // 5_000)
+    assert steps - of_yaml - of_lines >= least
+
+
+def test_many_windows_are_looked_at_in_small_steps_whosever_they_are() -> None:
+    limits = parse_quotas(WITH_WINDOWS, "q")
+    assert sum(1 for _ in limits_at_in_steps(limits, 0.0)) >= 2_000 / 20 - 1
 
 
 SHADOW = GOOD.replace("client-id: app-1\n", "client-id: app-1\n    shadow: {}\n")

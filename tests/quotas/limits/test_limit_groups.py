@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from sluice.quotas.entity import DEFAULT, Prefix, QuotaEntity, QuotaLevel, Tenant
 from sluice.quotas.kinds import QuotaKind
-from sluice.quotas.limits.limits import LevelExplanation, QuotaError, QuotaLimits
-from sluice.quotas.limits.tables import Match
+from sluice.quotas.limits.limits import QuotaError, QuotaLimits
+from sluice.quotas.limits.tables import LevelExplanation, Match
 from testkit.thorough import cases
 
 PRODUCE: Final = QuotaKind.PRODUCE

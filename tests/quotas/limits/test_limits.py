@@ -347,9 +347,18 @@ def test_an_address_has_no_other_limit_and_no_company(entity: QuotaEntity, key: 
         QuotaLimits([(entity, {key: 1})])
 
 
-def test_many_entries_are_read_with_a_pause_after_each_hundred() -> None:
+@pytest.mark.parametrize(
+    ("in_shadow", "refusing", "expected"), [(0, 0, 3), (350, 0, 6), (0, 350, 6), (350, 350, 9)]
+)
+def test_many_entries_are_read_with_a_pause_after_each_hundred(
+    in_shadow: int, refusing: int, expected: int
+) -> None:
     entries = [(QuotaEntity(f"user-{number}"), {"producer_byte_rate": 1_000}) for number in range(350)]
-    steps = QuotaLimits.in_steps(entries)
+    steps = QuotaLimits.in_steps(
+        entries,
+        shadow={entity: ["producer_byte_rate"] for entity, _ in entries[:in_shadow]},
+        refusing=[entity for entity, _ in entries[:refusing]],
+    )
     pauses = 0
     try:
         while True:
@@ -357,5 +366,5 @@ def test_many_entries_are_read_with_a_pause_after_each_hundred() -> None:
             pauses += 1
     except StopIteration as done:
         limits = done.value
-    assert pauses == 3
-    assert len(limits.entries) == 350
+    assert pauses == expected
+    assert (len(limits.entries), len(limits.shadow), len(limits.refusing)) == (350, in_shadow, refusing)
