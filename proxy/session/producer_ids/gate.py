@@ -18,6 +18,8 @@ HELD nothing is read from the connection. Gates are looked at before any id is, 
 connection has brought already (and in produce/header_prediction.py, which spares most requests all of this).
 A principal whose table of gates is full goes on being refused: an unseen id that does not begin with
 sequence 0 then waits for nothing, for it may be ahead of a refused batch of which no gate tells.
+An unseen id is resumed, not new, where its base sequence or its epoch is above 0: brokers hand ids out with
+epoch 0, and raise it with each transaction of version 2 (KIP-890), whose sequences begin at 0 again.
 Source: wire-semantics 3.
 """
 
@@ -215,9 +217,8 @@ class ProducerGate:
     ) -> Verdict:
         """Judge what a request adds to transactions (wire-semantics 3.8).
 
-        No gate is looked at and none is made: nothing is produced to a partition before it was added. An id
-        with an epoch above 0 has been given to a producer before, so one that is unseen is resumed, as in a
-        Produce whose base sequence is above 0.
+        No gate is looked at and none is made: nothing is produced to a partition before it was added. An
+        unseen id with an epoch above 0 is resumed, as in a Produce.
         """
         principal = self._judging(now_ms)
         self._gates = self._tables.table(principal.user, now_ms).gates
@@ -271,7 +272,7 @@ class ProducerGate:
             if table.blocks(self._batches, now_ms):
                 self._give_up(now_ms)
                 return self._refuse(table, RefusalReason.GATE, now_ms)
-            if not (ticket.resumed_ids and table.untracked_until_ms > now_ms):
+            if not table.may_hide(self._batches, ticket.resumed_ids, now_ms):
                 return Verdict.ADMIT
             self._give_up(now_ms)
             return self._refuse(table, RefusalReason.UNTRACKED, now_ms)
@@ -318,17 +319,17 @@ class ProducerGate:
             return self._passed(table, batches, now_ms)
         unseen: dict[int, bool] = {}  # id → has it written before?
         seen = principal.store.seen
-        for (producer_id, _, _), (_, sequence) in batches.items():
+        for (producer_id, _, _), (epoch, sequence) in batches.items():
             if producer_id in unseen:
-                unseen[producer_id] |= sequence > 0
+                unseen[producer_id] |= sequence > 0 or epoch > 0
             elif not seen(producer_id, now_ms):
-                unseen[producer_id] = sequence > 0
+                unseen[producer_id] = sequence > 0 or epoch > 0
         pairs = pairs_of(batches, self._quota.pair_keys)
         if not unseen:
             principal.see_known_pairs(pairs, now_ms)
             return self._passed(table, batches, now_ms)
         resumed = tuple(producer_id for producer_id, is_resumed in unseen.items() if is_resumed)
-        if not (resumed and principal.enforced and table.untracked_until_ms > now_ms):
+        if not (principal.enforced and table.may_hide(batches, resumed, now_ms)):
             new = tuple(producer_id for producer_id, is_resumed in unseen.items() if not is_resumed)
             self._ticket = Ticket(principal, new, resumed, pairs, owner, self._client)
         return self._ask_or_hold(self._ticket, now_ms, deadline_ms)
