@@ -83,9 +83,19 @@ class ProducerIdQuota:
     ) -> PrincipalIds:
         """A principal's state, made on first use; another limit than before is put in force.
 
-        Ask again for every look-up, for `expire` may have dropped it: a second state would be a second burst.
-        Where it is not enforced it has a state of its own, for one address of a user may be exempt.
+        For who judges by a limit that was looked up just now. Ask again for every look-up, for `expire` may
+        have dropped it: a second state would be a second burst. Where it is not enforced it has a state of
+        its own, for one address of a user may be exempt.
         """
+        principal = self.find(user, ids_per_hour, now_ms, enforced=enforced)
+        if principal.ids_per_hour != ids_per_hour:
+            principal.update(ids_per_hour, now_ms)
+            self._touch(principal, now_ms)
+        return principal
+
+    def find(self, user: str, ids_per_hour: float, now_ms: float, *, enforced: bool = True) -> PrincipalIds:
+        """The same, whose limit stays: for what was judged before. Its limit may be another since then, and
+        would be put back in force for all who wait. `ids_per_hour`: only for a state that is made now."""
         principal = self._principals.get((user, enforced))
         if principal is None and len(self._principals) >= self.settings.max_principals:
             user = OTHERS
@@ -95,9 +105,6 @@ class ProducerIdQuota:
                 user, ids_per_hour, self.settings, self.ceiling, now_ms, enforced=enforced
             )
             self._principals[user, enforced] = principal
-        elif principal.ids_per_hour != ids_per_hour:
-            principal.update(ids_per_hour, now_ms)
-            self._touch(principal, now_ms)
         return principal
 
     def principals(self) -> Iterator[PrincipalIds]:

@@ -18,12 +18,14 @@ HELD nothing is read from the connection. Gates are looked at before any id is, 
 connection has brought already (and in produce/header_prediction.py, which spares most requests all of this).
 A principal whose table of gates is full goes on being refused: an unseen id that does not begin with
 sequence 0 then waits for nothing, for it may be ahead of a refused batch of which no gate tells.
+An unseen id is resumed, not new, where its base sequence or its epoch is above 0: brokers hand ids out with
+epoch 0, and raise it with each transaction of version 2 (KIP-890), whose sequences begin at 0 again.
 Source: wire-semantics 3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Sequence, Sized
 from enum import Enum, IntEnum
 from math import inf
 from typing import Final
@@ -38,6 +40,7 @@ from sluice.proxy.session.producer_ids.gate_table import (
     GateTables,
     first_batches,
 )
+from sluice.proxy.session.producer_ids.pairs import added_pairs, pairs_of
 from sluice.proxy.session.read_gate import EARLY_MS
 from sluice.quotas.numbers import number
 from sluice.quotas.producer_ids.principal import PrincipalIds
@@ -51,8 +54,6 @@ _MAX_FRESH: Final = 64
 _NONE_FRESH: Final[frozenset[GateKey]] = frozenset()
 _TABLE_KEPT_MS: Final = DEFAULT_SAMPLE_MS / 2.0
 """a table of gates is kept for longer after it was asked for last"""
-_OFFSETS_PARTITION: Final = -1
-"""no topic has it, so that no group is taken for one"""
 RETRY_THROTTLE_MS: Final = 1_000
 """What a slow refusal tells as throttle_time_ms; little, for a client that sleeps on it loses its turns."""
 
@@ -216,11 +217,10 @@ class ProducerGate:
     ) -> Verdict:
         """Judge what a request adds to transactions (wire-semantics 3.8).
 
-        No gate is looked at and none is made: nothing is produced to a partition before it was added. An id
-        with an epoch above 0 has been given to a producer before, so one that is unseen is resumed, as in a
-        Produce whose base sequence is above 0.
+        No gate is looked at and none is made: nothing is produced to a partition before it was added. An
+        unseen id with an epoch above 0 is resumed, as in a Produce.
         """
-        principal = self._principal(now_ms)
+        principal = self._judging(now_ms)
         self._gates = self._tables.table(principal.user, now_ms).gates
         self._batches = {}
         self._acks = -1
@@ -230,7 +230,7 @@ class ProducerGate:
             for addition in additions
             if addition.producer_id >= 0 and not seen(addition.producer_id, now_ms)
         }
-        pairs = _added_pairs(additions, self._quota.pair_keys.key)
+        pairs = added_pairs(additions, self._quota.pair_keys)
         if not unseen:
             principal.see_known_pairs(pairs, now_ms)
             return Verdict.PASS
@@ -272,7 +272,7 @@ class ProducerGate:
             if table.blocks(self._batches, now_ms):
                 self._give_up(now_ms)
                 return self._refuse(table, RefusalReason.GATE, now_ms)
-            if not (ticket.resumed_ids and table.untracked_until_ms > now_ms):
+            if not table.may_hide(self._batches, ticket.resumed_ids, now_ms):
                 return Verdict.ADMIT
             self._give_up(now_ms)
             return self._refuse(table, RefusalReason.UNTRACKED, now_ms)
@@ -308,28 +308,28 @@ class ProducerGate:
     def _judge(
         self, batches: Batches, acks: int, now_ms: float, deadline_ms: float, owner: object
     ) -> Verdict:
-        table = self._table(now_ms)
+        principal = None if self._gates_only else self._judging(now_ms)
+        table = self._tables.table(self._user if principal is None else principal.user, now_ms)
         self._gates = table.gates
         self._batches = batches
         self._acks = acks
         if table.gates and table.blocks(batches, now_ms):
             return self._refuse(table, RefusalReason.GATE, now_ms)
-        if self._gates_only:
+        if principal is None:
             return self._passed(table, batches, now_ms)
-        principal = self._principal(now_ms)
         unseen: dict[int, bool] = {}  # id → has it written before?
         seen = principal.store.seen
-        for (producer_id, _, _), (_, sequence) in batches.items():
+        for (producer_id, _, _), (epoch, sequence) in batches.items():
             if producer_id in unseen:
-                unseen[producer_id] |= sequence > 0
+                unseen[producer_id] |= sequence > 0 or epoch > 0
             elif not seen(producer_id, now_ms):
-                unseen[producer_id] = sequence > 0
-        pairs = self._pairs(batches)
+                unseen[producer_id] = sequence > 0 or epoch > 0
+        pairs = pairs_of(batches, self._quota.pair_keys)
         if not unseen:
             principal.see_known_pairs(pairs, now_ms)
             return self._passed(table, batches, now_ms)
         resumed = tuple(producer_id for producer_id, is_resumed in unseen.items() if is_resumed)
-        if not (resumed and principal.enforced and table.untracked_until_ms > now_ms):
+        if not (principal.enforced and table.may_hide(batches, resumed, now_ms)):
             new = tuple(producer_id for producer_id, is_resumed in unseen.items() if not is_resumed)
             self._ticket = Ticket(principal, new, resumed, pairs, owner, self._client)
         return self._ask_or_hold(self._ticket, now_ms, deadline_ms)
@@ -349,16 +349,16 @@ class ProducerGate:
         self.wake_at_ms = self.deadline_ms = deadline_ms
         return Verdict.HOLD
 
-    def _principal(self, now_ms: float) -> PrincipalIds:
+    def _judging(self, now_ms: float) -> PrincipalIds:
+        """Its limit was looked up for the request at hand, and is in force from now on."""
         return self._quota.principal(self._user, self._ids_per_hour, now_ms, enforced=self._enforced)
+
+    def _principal(self, now_ms: float) -> PrincipalIds:
+        return self._quota.find(self._user, self._ids_per_hour, now_ms, enforced=self._enforced)
 
     def _table(self, now_ms: float) -> GateTable:
         user = self._user if self._gates_only else self._principal(now_ms).user
         return self._tables.table(user, now_ms)
-
-    def _pairs(self, batches: Batches) -> tuple[int, ...]:
-        key = self._quota.pair_keys.key
-        return tuple(key(*batch) for batch in batches)
 
     def _remember_fresh(self, now_ms: float, batches: Batches) -> None:
         """Further requests of the same ids, topics and partitions pass without a look-up, until a layer
@@ -385,16 +385,3 @@ class ProducerGate:
         ticket, self._ticket = self._ticket, None
         if ticket is not None:
             self._door.withdraw(ticket, now_ms)
-
-
-def _added_pairs(additions: Sequence[Addition], key: Callable[[int, bytes, int], int]) -> tuple[int, ...]:
-    """A group's offsets go to one partition of a topic that clients cannot produce to: the pair is told by
-    its name."""
-    pairs: set[int] = set()
-    for addition in additions:
-        if addition.group is not None:
-            pairs.add(key(addition.producer_id, addition.group, _OFFSETS_PARTITION))
-            continue
-        for name, partitions in addition.topics:
-            pairs.update(key(addition.producer_id, name, partition) for partition in partitions)
-    return tuple(pairs)

@@ -94,6 +94,14 @@ class GateTable:
                 return True
         return False
 
+    def may_hide(self, batches: Batches, resumed_ids: Sequence[int], now_ms: float) -> bool:
+        """Might an unseen id of these be ahead of a refused batch that has no gate? One that begins with
+        sequence 0 is not, whatever its epoch: of each epoch that is the first."""
+        if not resumed_ids or self.untracked_until_ms <= now_ms:
+            return False
+        resumed = frozenset(resumed_ids)
+        return any(sequence > 0 and key[0] in resumed for key, (_, sequence) in batches.items())
+
     def refused(self, batches: Batches, now_ms: float) -> None:
         """A request is refused: from now on nothing overtakes any of its batches."""
         gates = self.gates

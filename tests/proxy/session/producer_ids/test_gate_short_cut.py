@@ -246,6 +246,45 @@ def test_two_first_batches_of_an_id_are_of_a_new_one() -> None:
     assert (rig.principal.admitted, rig.principal.resumed_admitted) == (1, 0)
 
 
+@pytest.mark.parametrize("epochs", [(57, 57), (0, 57), (57, 0)])
+def test_an_id_above_its_first_epoch_is_resumed_at_the_beginning_of_its_sequence_too(
+    epochs: tuple[int, int],
+) -> None:
+    """As in each transaction of version 2 (KIP-890), and after an epoch is raised (KIP-360): it waited as a
+    new one where the broker or proxy that had seen it was gone, and was refused."""
+    rig = Rig()
+    rig.spend()
+    rig.admit(head(1, epoch=epochs[0]), head(1, partition=1, epoch=epochs[1]))
+    assert (rig.principal.admitted, rig.principal.resumed_admitted) == (1, 1)
+    assert rig.judge(head(2, epoch=0)) is Verdict.HOLD
+
+
+def test_with_a_full_table_what_begins_a_later_epoch_goes_at_once_and_when_its_turn_comes() -> None:
+    """Nothing of its epoch comes before it, so that it can be ahead of no refused batch."""
+    rig = Rig(max_gates=1)
+    rig.spend()
+    waiting, behind = rig.connection(), rig.connection()
+    rig.table.refused({(8, b"orders", 0): (0, 1), (9, b"orders", 0): (0, 1)}, 0.0)
+    rig.admit(head(1, epoch=57))
+    assert rig.judge(head(2, 1, epoch=57), gate=behind) is Verdict.HOLD
+    assert behind.ticket is None
+    rig.principal.resumed.restore(0.95, 0.0)  # a token in 3 s
+    assert rig.judge(head(3, epoch=57), gate=waiting) is Verdict.HOLD
+    assert rig.quota.serve(3_001.0) == [waiting.ticket]
+    assert waiting.wake(3_001.0) is Verdict.ADMIT
+
+
+def test_a_transaction_that_waited_goes_when_its_turn_comes_though_a_gate_found_no_room() -> None:
+    """Nothing is produced before it, and so none of its batches can have been refused."""
+    rig = Rig(max_gates=1)
+    rig.principal.resumed.restore(0.95, 0.0)  # a token in 3 s
+    added = Addition(b"t", 7, 57, [(b"orders", (3,))])
+    assert rig.gate.judge_transaction([added], 0.0, BUDGET_MS) is Verdict.HOLD
+    rig.table.refused({(8, b"orders", 0): (0, 1), (9, b"orders", 0): (0, 1)}, 0.0)
+    assert rig.quota.serve(3_001.0) == [rig.gate.ticket]
+    assert rig.gate.wake(3_001.0) is Verdict.ADMIT
+
+
 def lets_go(rig: Rig, how: str) -> None:
     if how == "goes":
         rig.gate.forwarded(0.0)
