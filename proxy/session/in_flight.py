@@ -94,6 +94,8 @@ AWAITED: Final = (CLUSTER_ACTION, TOKENS)
 """What takes long in an answer whose length its client chooses: nothing is begun behind such a request
 before its answer. Of a broker's it costs nothing, for it has one at a time under way (Kafka's
 InterBrokerSendThread)."""
+NOT_CHARGED: Final = (ADDRESSES, CONFIGS, QUORUM, NAMES, CLUSTER_ACTION, REPLICA, DECLARED, TOPIC_SIZES)
+"""Answers that nothing but request_percentage charges; what is to be done with them is done elsewhere."""
 
 
 InFlight: TypeAlias = tuple[int, int, int, Flow, int, float, float, float, "Sensor | None", AnswerWork]

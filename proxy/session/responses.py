@@ -24,21 +24,18 @@ from sluice.proxy.session.fetch.responses import charge_fetch, tell_of_no_record
 from sluice.proxy.session.gateway.address_rewrite import AddressWork, brake_ms_per_kib, is_slow
 from sluice.proxy.session.identity import Identity
 from sluice.proxy.session.in_flight import (
-    ADDRESSES,
     AWAITED,
     CAP_VERSIONS,
     CHARGE,
     CLUSTER_ACTION,
-    CONFIGS,
     DECLARED,
     JOIN,
     LOCAL,
     MUTATION,
-    NAMES,
     NEW_SESSION,
     NO_RECORDS,
     NONE,
-    QUORUM,
+    NOT_CHARGED,
     RAW_TOKEN,
     REPLICA,
     SUCCESSOR,
@@ -60,8 +57,6 @@ from sluice.usage.flow import AccessFlow
 
 _API_VERSIONS_MAX: Final = OFFERED[API_VERSIONS][1]
 _VERSIONS_OFFERED: Final = VersionCaps(OFFERED)
-
-_NOT_CHARGED: Final = (ADDRESSES, CONFIGS, QUORUM, NAMES, CLUSTER_ACTION, REPLICA, DECLARED, TOPIC_SIZES)
 
 
 class AnswerSide:
@@ -343,7 +338,7 @@ class AnswerSide:
         _, api_key, version, _, request_bytes, forwarded_ms, _, noted, sensor, work = entry
         if work in AWAITED:
             self._pace.broker_answered()
-        if work in _NOT_CHARGED:
+        if work in NOT_CHARGED:
             return 0.0
         if work is MUTATION:
             return noted - forwarded_ms
