@@ -121,7 +121,7 @@ class QuotaFilePlace:
             sections = {difference.section for difference in found if difference.section}
             for section in sections:
                 items = wanted.sections.get(section, ())
-                after = with_section(after, section, in_the_file(section, items))
+                after = with_section(after, self.name, section, in_the_file(section, items))
             self._write(before, after)
             # Whoever else was changed since the differences were found stays as he is now.
             left = differences(self.listing(), wanted)
