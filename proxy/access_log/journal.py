@@ -120,11 +120,20 @@ class AccessJournal:
                 failed(error)
 
     def _add(self, line: bytes) -> None:
-        if self._handle is not None:
-            self._size_bytes += os.write(self._handle, line)
-            if self._size_bytes >= self._anew_bytes:
-                self._anew_bytes = self._size_bytes + _ANEW_BYTES  # if it fails: not with each line again
-                self._write_anew(self._handle)
+        if self._handle is None:
+            return
+        try:
+            _write_whole(self._handle, line, self._path)
+        except OSError:
+            self._anew_bytes = 0  # with the next line, so that this one is not lost
+            os.ftruncate(
+                self._handle, self._size_bytes
+            )  # what it had room for would be one with the next line
+            raise
+        self._size_bytes += len(line)
+        if self._size_bytes >= self._anew_bytes:
+            self._anew_bytes = self._size_bytes + _ANEW_BYTES  # if it fails: not with each line again
+            self._write_anew(self._handle)
 
     def _write_anew(self, old: int) -> None:
         """What is open alone, in another file, locked before it has the name; the old one stays locked until
@@ -133,8 +142,7 @@ class AccessJournal:
         handle = self._made(self._anew_path)
         try:
             os.ftruncate(handle, 0)  # what an attempt left that failed
-            if os.write(handle, lines) < len(lines):
-                raise OSError(ENOSPC, os.strerror(ENOSPC), str(self._anew_path))
+            _write_whole(handle, lines, self._anew_path)
             os.fsync(handle)
             os.replace(self._anew_path, self._path)
         except OSError:
@@ -160,6 +168,12 @@ class AccessJournal:
 
 def _line_of(entry: dict[str, Any]) -> bytes:
     return json.dumps(entry).encode() + b"\n"
+
+
+def _write_whole(handle: int, data: bytes, path: Path) -> None:
+    """Raises OSError; a part of it may be there."""
+    if os.write(handle, data) < len(data):
+        raise OSError(ENOSPC, os.strerror(ENOSPC), str(path))
 
 
 def _not_waiting(path: str, flags: int) -> int:

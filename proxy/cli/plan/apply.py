@@ -8,6 +8,7 @@ server (quota_commands.Place), and who changed what is on record there as for ev
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
@@ -120,13 +121,17 @@ def apply_plan(
 
     Raises PlanRefused, nothing changed; ConfigError and CommandFailed as the place does.
     """
-    with _alone(place, dry_run):
+    with _alone(place, Path(plan.source), record, dry_run):
         return _applied(plan, place, record, bounds or Bounds(), reviews or Reviews(), dry_run, today)
 
 
-def _alone(place: Place, dry_run: bool) -> AbstractContextManager[None]:
-    """From the first look at a quota file to its last change, the records of both included."""
-    return place.alone() if isinstance(place, QuotaFilePlace) and not dry_run else nullcontext()
+def _alone(place: Place, plan: Path, record: Path | None, dry_run: bool) -> AbstractContextManager[None]:
+    """From the first look at a place to its last change: meanwhile no other command changes a quota file,
+    nor, be the place a server, the record and what outlives the plan."""
+    if dry_run:
+        return nullcontext()
+    kept = Path(os.path.realpath(record or plan.with_name(RECORD)))
+    return place.alone(folder_of(plan), kept.parent)
 
 
 def _applied(
@@ -205,7 +210,7 @@ def apply_unattended(
             "this one by `sluice quotas apply` without --unattended"
         )
     folder, where = folder_of(Path(plan.source)), _id_of(place)
-    with _alone(place, dry_run):
+    with _alone(place, Path(plan.source), record, dry_run):
         bounds = replace(
             bounds or Bounds(),
             is_unattended=True,
@@ -247,7 +252,7 @@ def roll_back(
 
     Raises PlanRefused if nothing is on record.
     """
-    with _alone(place, dry_run):
+    with _alone(place, plan, record, dry_run):
         return _rolled_back(plan, place, record, dry_run, today or datetime.now(UTC).date())
 
 

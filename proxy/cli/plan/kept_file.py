@@ -6,13 +6,12 @@ What is damaged is told with its file and what to do; no value that no Sluice wr
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from sluice.proxy.cli.options import in_words
+from sluice.proxy.cli.whole_file import replace_whole
 from sluice.quotas.files.config_error import ConfigError, Problem
 from sluice.quotas.files.json_text import parse_json
 from sluice.quotas.files.load import MAX_QUOTAS_BYTES, read_bytes
@@ -54,15 +53,5 @@ def _unusable(file: Path, problem: str, remedy: str) -> ConfigError:
 
 
 def replace_with(file: Path, content: Mapping[str, Any]) -> None:
-    """Put `content` in its place. Raises OSError: what was there is there still, and nothing beside it."""
-    beside = file.with_name(f".{file.name}.new")
-    try:
-        with open(beside, "w", encoding="utf-8") as new:
-            json.dump(content, new, indent=1, ensure_ascii=False)
-            new.flush()
-            os.fsync(new.fileno())
-        os.replace(beside, file)
-    except OSError:
-        with suppress(OSError):
-            beside.unlink()
-        raise
+    """Put `content` in its place. Raises OSError: what was there is there still."""
+    replace_whole(file, json.dumps(content, indent=1, ensure_ascii=False))

@@ -42,27 +42,31 @@ class PlanRecord:
     """The record of what one plan replaced."""
 
     def __init__(self, file: Path) -> None:
-        """Raises ConfigError for a file that cannot be used; one that is not there is empty."""
+        """One that is not there is empty. Each call reads it: others write it, too, of other places."""
         self.file = file
-        nothing: dict[str, list[Replaced]] = {}
-        self._places = read_kept(file, self._taken, nothing, _REMEDY)
 
     def of(self, place: str) -> list[Replaced]:
-        """What was replaced at this place, in the order in which it was."""
-        return list(self._places.get(place, ()))
+        """What was replaced at this place, in the order in which it was. Raises ConfigError for a file that
+        cannot be used."""
+        return self._read().get(place, [])
 
     def add(self, place: str, replaced: Iterable[Replaced]) -> None:
         """Keep them on disk. Raises ConfigError if that fails; then nothing may be changed."""
-        kept = {(one.whom, one.key): one for one in self.of(place)}
+        places = self._read()
+        kept = {(one.whom, one.key): one for one in places.get(place, ())}
         for one in replaced:
             earlier = kept.get((one.whom, one.key))
             before = one.before if earlier is None else earlier.before
             kept[one.whom, one.key] = Replaced(one.whom, one.key, before, one.after)
-        self._write({**self._places, place: list(kept.values())})
+        self._write({**places, place: list(kept.values())})
 
     def forget(self, place: str) -> None:
         """All of it is as it was before. Raises ConfigError."""
-        self._write({name: items for name, items in self._places.items() if name != place})
+        self._write({name: items for name, items in self._read().items() if name != place})
+
+    def _read(self) -> dict[str, list[Replaced]]:
+        nothing: dict[str, list[Replaced]] = {}
+        return read_kept(self.file, self._taken, nothing, _REMEDY)
 
     def _taken(self, document: dict[str, Any]) -> dict[str, list[Replaced]]:
         version = document["version"]
@@ -84,7 +88,6 @@ class PlanRecord:
         except OSError as error:
             message = f"cannot be written: {in_words(error)}; name another with --record FILE"
             raise ConfigError([Problem(message, source=str(self.file))]) from None
-        self._places = places
 
 
 def _item(one: Replaced) -> dict[str, Any]:

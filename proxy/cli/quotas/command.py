@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
     from sluice.proxy.cli.quotas.arguments import Asked
     from sluice.proxy.cli.quotas.edit import Whom
-    from sluice.proxy.cli.quotas.listing import Listing
+    from sluice.proxy.cli.quotas.listing import Difference, Listing
     from sluice.proxy.cli.quotas.places import Place
     from sluice.proxy.cli.quotas.throttle_arguments import Throttled
 
@@ -157,7 +158,9 @@ def _show_or_set_throttles(asked: Throttled, changes: Mapping[str, str | None] |
         return
     if not changes:
         raise typer.BadParameter("give --add-config KEY=VALUE or --delete-config KEY")
-    _print_done(asked.shown(), at.written, done=at.alter(asked, changes))
+    with place.alone():
+        done = at.alter(asked, changes)
+    _print_done(asked.shown(), at.written, done=done)
 
 
 def _print_done(whom: str, written: str, *, done: bool) -> None:
@@ -351,19 +354,24 @@ def _apply_quota_file(file: Path, place: Place, *, keep: bool, dry_run: bool) ->
     from sluice.proxy.cli.quotas.places import QuotaFilePlace
 
     is_new = False
-    if isinstance(place, QuotaFilePlace):
-        place.may_be_new = True
-        is_new = place.is_new
-    wanted, now = _read(file), place.listing()
-    _print_left_out(f"left out, {place.name} has no place for it", without_place(wanted, now))
-    _print_left_out(f"stays as it is at {place.name}", unnamable_lines(now))
-    if keep:
-        wanted = merged(now, wanted)
-    found = changes_at(now, wanted)
-    for difference in found:
-        print(difference)
-    if (found or is_new) and not dry_run:
-        place.become(wanted, found)
+    found: list[Difference] = []
+    wanted = _read(file)  # before others wait for this command: it may be a pipe
+    try:
+        with nullcontext() if dry_run else place.alone():
+            if isinstance(place, QuotaFilePlace):
+                place.may_be_new = True
+                is_new = place.is_new
+            now = place.listing()
+            _print_left_out(f"left out, {place.name} has no place for it", without_place(wanted, now))
+            _print_left_out(f"stays as it is at {place.name}", unnamable_lines(now))
+            if keep:
+                wanted = merged(now, wanted)
+            found = changes_at(now, wanted)
+            if (found or is_new) and not dry_run:
+                place.become(wanted, found)
+    finally:  # and others do not wait for who reads this
+        for difference in found:
+            print(difference)
     if is_new and not dry_run:
         print(f"{place.name} is a new file.")
     print(cli_plan.last_line(place.name, len(found), dry_run=dry_run))

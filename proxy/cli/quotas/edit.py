@@ -1,8 +1,9 @@
 """The text of a quota file → the same text with other limits; comments and order of what stays stay.
 
-Only what changes is written anew, at its place in the text. The outcome is read back, and must say exactly
-what was asked for; what cannot be edited so (a layout that nobody writes) is refused. Works on YAML and JSON.
-Knows no file. All changes are made in one pass: 1,000 of them take no longer than one.
+Only what changes is written anew, at its place in the text. The outcome is read back, and all of the
+document must say exactly what was asked for; what cannot be edited so (a layout that nobody writes) is
+refused. Works on YAML and JSON. Knows no file. All changes are made in one pass: 1,000 of them take no
+longer than one.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import copy
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 import yaml
@@ -32,6 +34,7 @@ Entry: TypeAlias = dict[str, Any]
 _Edit: TypeAlias = tuple[int, int, str]
 """from, to, what stands there then"""
 _BOM: Final = "\ufeff"
+_BLOCKS: Final = ("|", ">")
 _LONG_MAX: Final = 2**63 - 1
 _LAST_OF_FOUR_DIGITS: Final = 0xFFFF
 _NOT_IN_YAML: Final = re.compile(
@@ -54,9 +57,13 @@ def canonical(key: str, name: str) -> str:
 
 def entries_of(text: str) -> list[Entry]:
     """The items of `quotas:` in a good quota file."""
-    document: Any = parse_yaml(text, "quotas").value
-    entries: list[Entry] = document["quotas"]
+    entries: list[Entry] = _document(text, "quotas")["quotas"]
     return entries
+
+
+def _document(text: str, source: str) -> dict[str, Any]:
+    document: Any = parse_yaml(text, source).value
+    return dict(document)
 
 
 def edited(
@@ -74,32 +81,41 @@ def edited(
     """
     if text.startswith(_BOM):  # which YAML's marks do not count
         return _BOM + edited(text.removeprefix(_BOM), source, changes, gone=gone, new=new)
-    entries = entries_of(text)
+    document = _document(text, source)
+    entries: list[Entry] = document["quotas"]
     kept, added = _outcome(entries, changes, set(gone), new)
     expected = [entry for entry in kept if entry is not None] + added
     if expected == entries:
         return text
     after = _apply(text, list(_edits(text, entries, kept, added)))
-    if not _says(after, expected):
-        message = "the layout of this file cannot be edited safely; change it by hand"
-        raise QuotaFileError([Problem(message, source=source)])
-    return after
+    return _checked(after, source, document | {"quotas": expected})
 
 
-def with_section(text: str, section: str, items: Sequence[Entry] | Mapping[str, Any]) -> str:
-    """The text with these items of `exempt:`, `tenants:`, `replication:`, on one line."""
+def with_section(text: str, source: str, section: str, items: Sequence[Entry] | Mapping[str, Any]) -> str:
+    """The text with these items of `exempt:`, `tenants:`, `replication:`, on one line.
+
+    Raises QuotaFileError if the layout does not allow it.
+    """
     if text.startswith(_BOM):
-        return _BOM + with_section(text.removeprefix(_BOM), section, items)
+        return _BOM + with_section(text.removeprefix(_BOM), source, section, items)
+    document = _document(text, source)
+    if not items and section not in document:
+        return text
+    expected = document | {section: json.loads(json.dumps(items))}
+    return _checked(_section_edited(text, section, items), source, expected)
+
+
+def _section_edited(text: str, section: str, items: Sequence[Entry] | Mapping[str, Any]) -> str:
     root = yaml.compose(text, Loader=CSafeLoader)
     assert isinstance(root, yaml.MappingNode)
     shown = _shown(items)
     for name, value in root.value:
         if name.value == section:
-            return text[: value.start_mark.index] + shown + text[_end(value) :]
-    if not items:
-        return text
+            # A list may stand as far left as its key, what is written in its place may not.
+            indent = "  " if value.start_mark.column <= name.start_mark.column else ""
+            return text[: value.start_mark.index] + indent + shown + text[_end(text, value) :]
     if root.flow_style:
-        end = _end(root.value[-1][1])
+        end = _end(text, root.value[-1][1])
         return f"{text[:end]}, {json.dumps(section)}: {shown}{text[end:]}"
     end = _document_end(text)
     before = text[:end]
@@ -164,22 +180,22 @@ def _edits(text: str, entries: list[Entry], kept: list[Entry | None], added: lis
         if after is not None and after != before:
             yield from _entry_edits(text, node, before, after)
     if not added and nodes and all(entry is None for entry in kept):
-        yield sequence.start_mark.index, _end(sequence), "[]" if sequence.flow_style else " []"
+        yield sequence.start_mark.index, _end(text, sequence), "[]" if sequence.flow_style else " []"
         return
     stays = [entry is not None for entry in kept]
     if added and not nodes and not root.flow_style:  # `quotas: []`, from now on an entry a line
         shown = "".join(f"\n  {line}" for entry in added for line in block_lines(entry))
-        yield text.index(":", name.end_mark.index) + 1, _end(sequence), ""
-        at = _line_end(text, _end(sequence))
+        yield text.index(":", name.end_mark.index) + 1, _end(text, sequence), ""
+        at = _line_end(text, _end(text, sequence))
         yield at, at, shown
         return
     if sequence.flow_style:
-        yield from _without_parts([(node.start_mark.index, _end(node)) for node in nodes], stays)
-        yield from _flow_entries(sequence, stays, added)
+        yield from _without_parts([(node.start_mark.index, _end(text, node)) for node in nodes], stays)
+        yield from _flow_entries(text, sequence, stays, added)
     else:
         for node, entry in zip(nodes, kept, strict=True):
             if entry is None:
-                yield _lines(text, node.start_mark.index, _end(node))
+                yield _lines(text, node.start_mark.index, _end(text, node))
         yield from _block_entries(text, sequence, stays, added)
 
 
@@ -193,18 +209,20 @@ def _entry_edits(text: str, node: yaml.MappingNode, before: Entry, after: Entry)
     last = next(value for (_, value), here in zip(reversed(pairs), reversed(stays), strict=True) if here)
     fresh = [(key, limit) for key, limit in after.items() if key not in before]
     if node.flow_style:
-        yield from _without_parts([(name.start_mark.index, _end(value)) for name, value in pairs], stays)
+        yield from _without_parts(
+            [(name.start_mark.index, _end(text, value)) for name, value in pairs], stays
+        )
         shown = "".join(f", {json.dumps(key)}: {number(limit)}" for key, limit in fresh)
-        yield _end(last), _end(last), shown
+        yield _end(text, last), _end(text, last), shown
         return
     begin = stays.index(True)  # before it, on the line of the dash, nothing may stay
     if begin:
         yield pairs[0][0].start_mark.index, pairs[begin][0].start_mark.index, ""
     for (name, value), here in list(zip(pairs, stays, strict=True))[begin:]:
         if not here:
-            yield _lines(text, name.start_mark.index, _end(value))
+            yield _lines(text, name.start_mark.index, _end(text, value))
     indent = " " * node.start_mark.column
-    at = _line_end(text, _end(last))
+    at = _line_end(text, _end(text, last))
     yield at, at, "".join(f"\n{indent}{key}: {number(limit)}" for key, limit in fresh)
 
 
@@ -225,11 +243,13 @@ def _without_parts(parts: list[tuple[int, int]], stays: list[bool]) -> Iterator[
             yield parts[0][0], end, ""
 
 
-def _flow_entries(sequence: yaml.SequenceNode, stays: list[bool], added: list[Entry]) -> Iterator[_Edit]:
+def _flow_entries(
+    text: str, sequence: yaml.SequenceNode, stays: list[bool], added: list[Entry]
+) -> Iterator[_Edit]:
     if added:
         shown = ", ".join(_shown(_plain(entry)) for entry in added)
         if True in stays:
-            at = _end(sequence.value[len(stays) - 1 - stays[::-1].index(True)])
+            at = _end(text, sequence.value[len(stays) - 1 - stays[::-1].index(True)])
             shown = f", {shown}"
         else:
             at = sequence.start_mark.index + 1
@@ -248,7 +268,7 @@ def _block_entries(
         yield at, at, f"{shown}\n"
         return
     # Behind the last line that stands there now, be it kept or not: no other edit reaches over its end.
-    end = _line_end(text, _end(sequence.value[len(stays) - 1 - stays[::-1].index(True)]))
+    end = _line_end(text, _end(text, sequence.value[len(stays) - 1 - stays[::-1].index(True)]))
     if end == len(text):
         yield end, end, f"\n{shown}"
     else:
@@ -284,12 +304,16 @@ def _lines(text: str, start: int, end: int) -> _Edit:
     return text.rfind("\n", 0, start) + 1, _line_end(text, end) + 1, ""
 
 
-def _end(node: yaml.Node) -> int:
-    """Where its text ends: the mark of a block stands behind the comments that follow it."""
+def _end(text: str, node: yaml.Node) -> int:
+    """Where its text ends, on its last line: the mark of a block stands behind the comments that follow it,
+    that of a block scalar at the begin of the next line."""
     if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
         last = node.value[-1]
-        return _end(last[1] if isinstance(last, tuple) else last)
+        return _end(text, last[1] if isinstance(last, tuple) else last)
     index: int = node.end_mark.index
+    if isinstance(node, yaml.ScalarNode) and node.style in _BLOCKS:
+        last_break = text[max(index - 2, 0) : index]
+        index -= len(last_break) - len(last_break.removesuffix("\n").removesuffix("\r"))
     return index
 
 
@@ -307,8 +331,10 @@ def _apply(text: str, edits: list[_Edit]) -> str:
     return "".join(parts) + text[begin:]
 
 
-def _says(text: str, expected: list[Entry]) -> bool:
-    try:
-        return entries_of(text) == expected
-    except (ConfigError, KeyError, TypeError):
-        return False
+def _checked(text: str, source: str, document: Mapping[str, Any]) -> str:
+    """The text, if it says this; else raises QuotaFileError."""
+    with suppress(ConfigError):
+        if _document(text, source) == document:
+            return text
+    message = "the layout of this file cannot be edited safely; change it by hand"
+    raise QuotaFileError([Problem(message, source=source)])

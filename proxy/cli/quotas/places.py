@@ -5,14 +5,10 @@ A *place* is either. Both can list what they have and take changes; a running pr
 
 from __future__ import annotations
 
-import fcntl
-import grp
 import os
-import pwd
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -20,14 +16,13 @@ from sluice.proxy.cli.options import in_words
 from sluice.proxy.cli.quotas.edit import Changes, Whom, edited, with_section
 from sluice.proxy.cli.quotas.listing import Difference, Listing, differences, kafka_line, listing_of
 from sluice.proxy.cli.quotas.sections import in_the_file
+from sluice.proxy.cli.whole_file import alone_in, replace_whole
 from sluice.quotas.files.config_error import Problem, QuotaFileError
 from sluice.quotas.files.load import MAX_QUOTAS_BYTES, read_given, read_piped, read_text
 from sluice.quotas.files.quota_file import parse_quotas
 
 STANDARD_INPUT: Final = "-"
 _NO_LIMITS: Final = "quotas: []\n"
-_WAIT_S: Final = 60.0
-_AGAIN_S: Final = 0.05
 RELOAD_S: Final = 1.0
 """QuotaOptions.reload_interval_s's default; a test compares them"""
 
@@ -56,6 +51,12 @@ class Place(Protocol):
     def become(self, wanted: Listing, found: Sequence[Difference], *, in_part: bool = False) -> None:
         """Say the same as `wanted`, from which it has these differences. `in_part`: what a server does not
         refuse is changed, though it refuses something; else nothing is."""
+        ...
+
+    def alone(self, *also: Path) -> AbstractContextManager[None]:
+        """Meanwhile no other command of Sluice changes it, if it is a file, nor what lies in the folders
+        `also`. A server or socket has no lock: of two commands that change one limit there the later wins.
+        Raises ConfigError."""
         ...
 
 
@@ -105,11 +106,22 @@ class QuotaFilePlace:
 
     def become(self, wanted: Listing, found: Sequence[Difference], *, in_part: bool = False) -> None:
         """Entries of which an option changes are written anew, without the comments within them;
-        so are those in shadow mode that get or lose a limit."""
+        so are those in shadow mode that get or lose a limit. Raises ConfigError as `alter`, and if an editor
+        has changed what differed."""
         with self.alone():
             before = self._text()
-            now = self.listing()
+            now = listing_of(before, self.name)
             touched = {difference.whom for difference in found if difference.whom}
+            sections = {difference.section for difference in found if difference.section}
+
+            def left_at(listing: Listing) -> set[Difference]:
+                """Whoever else was changed since the differences were found stays as he is now."""
+                left = differences(listing, wanted)
+                return {one for one in left if one.whom in touched or one.section in sections}
+
+            if left_at(now) != set(found):
+                message = "has been changed while it was compared; nothing is written: try again"
+                raise QuotaFileError([Problem(message, source=self.name)])
             anew = {whom for whom in touched if _is_written_anew(now, wanted, whom)}
             changes: dict[Whom, dict[str, float | None]] = {}
             for difference in found:
@@ -118,15 +130,12 @@ class QuotaFilePlace:
                     changes.setdefault(difference.whom, {})[difference.key] = limit
             new = [wanted.entry(whom) for whom in wanted.limits if whom in anew]
             after = edited(before, self.name, changes, gone=anew, new=new)
-            sections = {difference.section for difference in found if difference.section}
             for section in sections:
                 items = wanted.sections.get(section, ())
-                after = with_section(after, section, in_the_file(section, items))
-            self._write(before, after)
-            # Whoever else was changed since the differences were found stays as he is now.
-            left = differences(self.listing(), wanted)
-            missed = [one for one in left if one.whom in touched or one.section in sections]
+                after = with_section(after, self.name, section, in_the_file(section, items))
+            missed = left_at(listing_of(after, f"{self.name}, as it would be"))
             assert not missed, missed
+            self._write(before, after)
 
     def rewrite(self, edit: Callable[[str], str]) -> bool:
         """Put what `edit` makes of its text in its place. Raises ConfigError as `alter`."""
@@ -135,38 +144,20 @@ class QuotaFilePlace:
             return self._write(before, edit(before))
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
-        """No other command of Sluice changes the file meanwhile; an editor may. Raises ConfigError.
-
-        A lock on its folder, so that nothing is left beside it: the file itself is exchanged for another.
-        """
-        if self._alone or str(self.file) == STANDARD_INPUT:
+    def alone(self, *also: Path) -> Iterator[None]:
+        """From the first look at it to its last change; within it `also` is passed over."""
+        if self._alone:
             yield
             return
-        try:
-            folder = os.open(Path(os.path.realpath(self.file)).parent, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:  # what is wrong there is told by who reads or writes the file
-            yield
-            return
-        try:
-            self._lock(folder)
+        folders = {folder: str(folder) for folder in also}
+        if str(self.file) != STANDARD_INPUT:
+            folders[Path(os.path.realpath(self.file)).parent] = self.name
+        with alone_in(folders):
             self._alone = True
-            yield
-        finally:
-            self._alone = False
-            os.close(folder)
-
-    def _lock(self, folder: int) -> None:
-        for _ in range(int(_WAIT_S / _AGAIN_S)):
             try:
-                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError:
-                time.sleep(_AGAIN_S)
-            except OSError:  # a file system without such locks
-                return
-        message = f"another command has been changing it for {_WAIT_S:g} s; try again when that has ended"
-        raise QuotaFileError([Problem(message, source=self.name)])
+                yield
+            finally:
+                self._alone = False
 
     def _text(self) -> str:
         """With its own ends of lines."""
@@ -188,7 +179,7 @@ class QuotaFilePlace:
             )
             raise QuotaFileError([Problem(message, source=self.name)])
         try:
-            _replace(self.file, after)
+            replace_whole(self.file, after)
         except OSError as error:
             raise QuotaFileError(
                 [Problem(f"cannot be written: {in_words(error)}", source=self.name)]
@@ -217,61 +208,3 @@ def _is_written_anew(now: Listing, wanted: Listing, whom: Whom) -> bool:
     if (whom in now.refusing) != (whom in wanted.refusing):
         return True
     return bool(before) and now.limits.get(whom, {}).keys() != wanted.limits.get(whom, {}).keys()
-
-
-def _replace(file: Path, text: str) -> None:
-    """At once, with the owner, group and rights it has; a link stays one. Raises OSError: it is untouched."""
-    file = Path(os.path.realpath(file))
-    beside = file.with_name(f".{file.name}.new")
-    try:
-        with open(beside, "w", encoding="utf-8", newline="") as new:
-            new.write(text)
-            new.flush()
-            os.fsync(new.fileno())
-            if file.exists():
-                before = file.stat()
-                _give(new.fileno(), before)
-                os.chmod(new.fileno(), before.st_mode & 0o777)
-        os.replace(beside, file)
-    except OSError:
-        with suppress(OSError):
-            beside.unlink()
-        raise
-
-
-def _give(new: int, before: os.stat_result) -> None:
-    """The new file to whom the old one belongs: a proxy of another user could not read it else, and would not
-    start with it. Raises OSError."""
-    now = os.fstat(new)
-    if (now.st_uid, now.st_gid) == (before.st_uid, before.st_gid):
-        return
-    try:
-        os.fchown(new, before.st_uid, before.st_gid)
-    except OSError:
-        with suppress(OSError):
-            os.fchown(new, -1, before.st_gid)
-        now = os.fstat(new)
-        by_group = bool(before.st_mode & 0o040) and now.st_gid == before.st_gid
-        if now.st_uid == before.st_uid or by_group or before.st_mode & 0o004:
-            return  # who could read it still can: its owner, its group, or everybody
-        message = (
-            f"belongs to {_owner(before)}, and the new file would be {_owner(now)}'s, which a proxy of that "
-            f"user may not read; run the command as root, or as that user: sudo -u '{_user(before.st_uid)}' …"
-        )
-        raise PermissionError(message) from None
-
-
-def _owner(found: os.stat_result) -> str:
-    """As `chown` takes it: `sluice:sluice`, numbers where there are no names."""
-    try:
-        group = grp.getgrgid(found.st_gid).gr_name
-    except KeyError:
-        group = str(found.st_gid)
-    return f"{_user(found.st_uid)}:{group}"
-
-
-def _user(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"#{uid}"

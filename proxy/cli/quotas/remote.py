@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -27,6 +28,7 @@ from sluice.proxy.cli.quotas.listing import (
     sort_key,
 )
 from sluice.proxy.cli.quotas.sections import SECTIONS
+from sluice.proxy.cli.whole_file import alone_in
 from sluice.quotas.files.config_error import ConfigError, Problem
 from sluice.quotas.files.quota_file import (
     DEFAULT_NAME,
@@ -108,6 +110,10 @@ class RemotePlace(ABC):
             limit = wanted.limits.get(difference.whom, {}).get(difference.key)
             changes.setdefault(difference.whom, {})[difference.key] = limit
         self._change_all(changes, in_part=in_part)
+
+    def alone(self, *also: Path) -> AbstractContextManager[None]:
+        """The folders `also`; of what the place itself keeps others may change meanwhile what they will."""
+        return alone_in({folder: str(folder) for folder in also})
 
     def _change_all(self, changes: Mapping[Whom, Changes], *, in_part: bool = False) -> None:
         whoms = list(changes)

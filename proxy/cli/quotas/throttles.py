@@ -151,7 +151,7 @@ def _with_changes(text: str, source: str, asked: Throttled, changes: Changes) ->
         else:
             item[key] = int(value) if kind == BROKERS else value
     section[kind] = [item for item in items if len(item) > 1]  # more than its name
-    return with_section(text, REPLICATION_KEY, {part: some for part, some in section.items() if some})
+    return with_section(text, source, REPLICATION_KEY, {part: some for part, some in section.items() if some})
 
 
 class ThrottleServer(ThrottlePlace):

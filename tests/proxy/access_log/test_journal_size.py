@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -163,3 +164,31 @@ def test_where_it_cannot_be_written_anew_it_goes_on_as_it_is(
     assert len(list(tmp_path.iterdir())) == 1
     journal.end()
     assert told(tmp_path) == [LostPart(REQUESTS, 3, 1_999, 2_002)]
+
+
+@pytest.mark.parametrize("fitting_bytes", [0, 20])
+def test_a_line_that_a_full_disk_took_a_part_of_is_told_and_costs_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fitting_bytes: int
+) -> None:
+    """The next line was one with it: what that one had settled was told as lost after a kill."""
+    folder = tmp_path / "journal"
+    journal = journal_of(folder)
+    for part in (1, 2, 3):
+        journal.took(part, ROLLUP, 100, 0, 10_000)
+    write = os.write
+
+    def full(handle: int, line: bytes) -> int:
+        if not fitting_bytes:
+            raise OSError(errno.ENOSPC, "no room")
+        return write(handle, line[:fitting_bytes])
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(OSError, match=r"room|No space"):
+        journal.took(4, REQUESTS, 1, 0, 10_000)
+    with pytest.raises(OSError, match=r"room|No space"):
+        journal.settle(1)
+    monkeypatch.undo()
+    journal.settle(2)
+    shutil.copytree(folder, left := tmp_path / "left")  # which nobody has locked
+    assert told(left) == [LostPart(ROLLUP, 100, 0, 10_000), LostPart(REQUESTS, 1, 0, 10_000)]
+    journal.end()

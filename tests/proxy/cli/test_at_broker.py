@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
 
 import pytest
 
@@ -35,6 +37,9 @@ class Broker:
         raise NotImplementedError
 
     def become(self, wanted: Listing, found: Sequence[Difference], *, in_part: bool = False) -> None:
+        raise NotImplementedError
+
+    def alone(self, *also: Path) -> AbstractContextManager[None]:
         raise NotImplementedError
 
 

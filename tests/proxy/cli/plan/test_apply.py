@@ -362,7 +362,7 @@ def test_unattended_only_a_plan_from_a_whole_log_is_applied_and_no_review(tmp_pa
 
 
 def test_when_what_was_cannot_be_kept_nothing_is_changed(plan: Path, sluice: Sluice, tmp_path: Path) -> None:
-    (plan / ".rollback.json.new").mkdir()
+    (plan / "rollback.json").symlink_to(tmp_path / "missing" / "rollback.json")
     code, _, err = sluice("plan")
     assert (code, "rollback.json: cannot be written" in err) == (2, True)
     assert (tmp_path / "quotas.yaml").read_text() == QUOTAS

@@ -253,7 +253,7 @@ def test_what_an_editor_writes_between_the_look_and_the_change_stays(tmp_path: P
 def test_who_waits_for_another_command_is_told_at_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sluice.proxy.cli.quotas.places._WAIT_S", 0.1)
+    monkeypatch.setattr("sluice.proxy.cli.whole_file._WAIT_S", 0.1)
     place = quotas(tmp_path, {"alice": 1_000})
     with (
         place.alone(),

@@ -19,5 +19,5 @@ def test_it_is_edited_as_any_other(tmp_path: Path) -> None:
 
 def test_a_section_is_put_into_its_place() -> None:
     with_exempt = TEXT + "exempt: []\n"
-    after = with_section(with_exempt, "exempt", [{"user": "bob"}])
+    after = with_section(with_exempt, "f", "exempt", [{"user": "bob"}])
     assert after == TEXT + 'exempt: [{"user": "bob"}]\n'

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.proxy.cli.quotas.edit import Whom, edited, whom_of, with_section
+from sluice.proxy.cli.quotas.edit import Whom, edited, whom_of
 from sluice.proxy.cli.quotas.listing import (
     Listing,
     differences,
@@ -336,17 +336,6 @@ def test_a_file_becomes_what_another_says(
     both = merged(a, b)
     assert all(difference.left is None for difference in differences(b, both))
     assert not [one for one in differences(a, both) if one.right is None]
-
-
-def test_exempt_rules_are_put_into_a_file_that_has_none_or_others() -> None:
-    rule = {"user": "backup"}
-    assert with_section("quotas: []", "exempt", [rule]) == 'quotas: []\nexempt: [{"user": "backup"}]\n'
-    assert with_section("quotas: []\n", "exempt", []) == "quotas: []\n"
-    assert (
-        with_section('{"quotas": []}', "exempt", [rule]) == '{"quotas": [], "exempt": [{"user": "backup"}]}'
-    )
-    block = "quotas: []\nexempt:\n  - user: a  # old\n  - user: b\n# end\n"
-    assert with_section(block, "exempt", []) == "quotas: []\nexempt:\n  []\n# end\n"
 
 
 @pytest.mark.parametrize(
