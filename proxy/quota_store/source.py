@@ -186,7 +186,8 @@ class TopicLimits:
         version = self._version
         try:
             async with asyncio.timeout_at(until_s), self._put_in_force:
-                await self._put_in_force.wait_for(lambda: self._built >= version)
+                while self._built < version:
+                    await self._put_in_force.wait()
         except TimeoutError:
             return False
         return True
@@ -251,11 +252,8 @@ class TopicLimits:
 def _not_in_force(results: Sequence[Result]) -> list[Result]:
     """The results where what is kept has not come into force in time: who asks now is told the old limits, so
     it is no success, though nothing has to be sent again."""
-    code, message = (
-        ErrorCode.REQUEST_TIMED_OUT,
-        "This is kept, but not in force at this proxy yet: look again",
-    )
-    return [one if one.code else Result(one.parts, code, message) for one in results]
+    message = "This is kept, but not in force at this proxy yet: look again"
+    return [one if one.code else Result(one.parts, ErrorCode.REQUEST_TIMED_OUT, message) for one in results]
 
 
 def merged_in_steps(

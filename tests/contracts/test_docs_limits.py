@@ -13,6 +13,7 @@ from sluice.proxy.admin.http import MOST_WAITING_OF_ONE
 from sluice.proxy.admin.status.model import MAX_LISTED
 from sluice.proxy.config.config import Config
 from sluice.proxy.config.listener import GatewayOptions
+from sluice.proxy.config.quotas import QuotaTopicOptions
 from sluice.proxy.connection.read_ahead import FAR_BYTES, LOOK_BYTES
 from sluice.proxy.listener.dial_queue import MAX_DIALS
 from sluice.proxy.metrics.throttle_log import LINE_INTERVAL_MS
@@ -39,6 +40,8 @@ def numbers(cell: str) -> list[float]:
 def default_of(option: str) -> Any:
     if option.startswith("listeners.gateway."):
         return GatewayOptions.model_fields[option.rpartition(".")[2]].default
+    if option.startswith("quotas.topic."):
+        return QuotaTopicOptions.model_fields[option.rpartition(".")[2]].default
     section, _, name = option.partition(".")
     options: Any = Config.model_fields[section].annotation
     return options.model_fields[name].get_default(call_default_factory=True)
