@@ -156,7 +156,7 @@ class PrincipalIds:
 
     __slots__ = (
         "_ages", "_ceiling", "_settings", "admitted", "due_ms", "enforced", "forced", "forced_admitted",
-        "held_ms", "holds", "ids_per_hour", "main", "over", "pairs",
+        "held_ms", "holds", "ids_per_hour", "learned", "main", "over", "pairs",
         "reserved_pairs", "resumed", "resumed_admitted", "store",
         "transactional_ids", "user", "waiting_tickets",
     )  # fmt: skip
@@ -213,6 +213,8 @@ class PrincipalIds:
         """when a waiting request can be admitted if nothing else happens; the door's"""
         self.admitted = 0
         """new ids, forced and resumed ones included"""
+        self.learned = 0
+        """ids that were unseen and are known since: admitted, or successors"""
         self.forced_admitted = 0
         self.resumed_admitted = 0
         self.held_ms = 0.0
@@ -231,6 +233,14 @@ class PrincipalIds:
         """KIP-936's `tokens`: what the main bucket holds less the requests that wait; < 0: throttling
         applies."""
         return self.main.tokens(now_ms) - self.waiting_tickets
+
+    def learn(self, producer_id: int, now_ms: float) -> bool:
+        """An id is known from now on. False: it was already."""
+        if self.store.seen(producer_id, now_ms):
+            return False
+        self.store.admit(producer_id, now_ms)
+        self.learned += 1
+        return True
 
     def see_pair(self, key: int, now_ms: float) -> None:
         """A known or admitted id writes to a partition: remember it, or that it is still alive."""
