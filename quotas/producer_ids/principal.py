@@ -18,6 +18,7 @@ from sluice.quotas.producer_ids.store import (
     DEFAULT_FALSE_POSITIVE_RATE,
     DEFAULT_SAMPLE_MS,
     DEFAULT_WINDOW_NUM,
+    MAX_LAYER_IDS,
     BloomStore,
     ExactStore,
     ProducerIdStore,
@@ -35,7 +36,6 @@ _PRIME: Final = 2**89 - 1
 _TO_60_BITS: Final = 29
 """ints below 2⁶⁰ take 32 bytes each, larger ones 36"""
 _MIN_LAYER_IDS: Final = 1_000
-_MAX_LAYER_IDS: Final = 10_000_000
 SMALL_PAIRS: Final = 256
 """(id, partition) pairs; a principal that holds no more of them may go up to the ceiling itself"""
 SHARE_OF_LARGE: Final = 0.9
@@ -156,7 +156,7 @@ class PrincipalIds:
 
     __slots__ = (
         "_ages", "_ceiling", "_settings", "admitted", "due_ms", "enforced", "forced", "forced_admitted",
-        "held_ms", "holds", "ids_per_hour", "main", "over", "pairs",
+        "held_ms", "holds", "ids_per_hour", "learned", "main", "over", "pairs",
         "reserved_pairs", "resumed", "resumed_admitted", "store",
         "transactional_ids", "user", "waiting_tickets",
     )  # fmt: skip
@@ -185,14 +185,7 @@ class PrincipalIds:
         max_ids = None if enforced else settings.max_observed_ids
         self.store: ProducerIdStore
         if settings.store is StoreKind.BLOOM and enforced:
-            samples_h = settings.sample_ms / MS_PER_HOUR
-            layer_ids = math.ceil(ids_per_hour * (shape.burst_h + samples_h))
-            self.store = BloomStore(
-                settings.window_num,
-                settings.sample_ms,
-                layer_ids=min(max(layer_ids, _MIN_LAYER_IDS), _MAX_LAYER_IDS),
-                false_positive_rate=settings.false_positive_rate,
-            )
+            self.store = _bloom_store(ids_per_hour, settings)
         else:
             self.store = ExactStore(settings.window_num, settings.sample_ms, max_ids=max_ids)
         # A layer more than the samples of the expiration: none is forgotten before the broker may forget it.
@@ -213,6 +206,8 @@ class PrincipalIds:
         """when a waiting request can be admitted if nothing else happens; the door's"""
         self.admitted = 0
         """new ids, forced and resumed ones included"""
+        self.learned = 0
+        """ids that were unseen and are known since: admitted, or successors"""
         self.forced_admitted = 0
         self.resumed_admitted = 0
         self.held_ms = 0.0
@@ -231,6 +226,14 @@ class PrincipalIds:
         """KIP-936's `tokens`: what the main bucket holds less the requests that wait; < 0: throttling
         applies."""
         return self.main.tokens(now_ms) - self.waiting_tickets
+
+    def learn(self, producer_id: int, now_ms: float) -> bool:
+        """An id is known from now on. False: it was already."""
+        if self.store.seen(producer_id, now_ms):
+            return False
+        self.store.admit(producer_id, now_ms)
+        self.learned += 1
+        return True
 
     def see_pair(self, key: int, now_ms: float) -> None:
         """A known or admitted id writes to a partition: remember it, or that it is still alive."""
@@ -319,3 +322,14 @@ class PrincipalIds:
             f"<PrincipalIds {self.user}: {self.ids_per_hour:g}/h, {len(self.store)} ids, "
             f"{len(self.pairs)} pairs, {self.waiting_tickets} waiting>"
         )
+
+
+def _bloom_store(ids_per_hour: float, settings: ProducerIdSettings) -> BloomStore:
+    """Its first filter is for what comes in one sample."""
+    layer_ids = math.ceil(ids_per_hour * (settings.buckets.burst_h + settings.sample_ms / MS_PER_HOUR))
+    return BloomStore(
+        settings.window_num,
+        settings.sample_ms,
+        layer_ids=min(max(layer_ids, _MIN_LAYER_IDS), MAX_LAYER_IDS),
+        false_positive_rate=settings.false_positive_rate,
+    )

@@ -170,15 +170,11 @@ class ProducerIdQuota:
         assert ticket.granted, ticket.state
         principal = ticket.principal
         forced = ticket.state is TicketState.FORCED
-        store = principal.store
         spent = [0, 0]
         for is_resumed, ids in enumerate((ticket.new_ids, ticket.resumed_ids)):
             for producer_id in ids:
                 principal.end_wait(producer_id)
-                if store.seen(producer_id, now_ms):  # two connections asked for it
-                    continue
-                store.admit(producer_id, now_ms)
-                spent[is_resumed] += 1
+                spent[is_resumed] += principal.learn(producer_id, now_ms)  # two connections may ask for it
         self._release(ticket, spent, now_ms)
         principal.admitted += sum(spent)
         principal.resumed_admitted += spent[1]
@@ -262,6 +258,8 @@ class ProducerIdQuota:
         """Grant the oldest of those whose turn it is that finds its tokens."""
         for head in sorted(_heads(queues), key=lambda head: head.since_ms):
             principal = head.principal
+            if self._rate_ms(head, now_ms) > now_ms:
+                continue
             found = self._unseen(head, now_ms)
             if found is None:
                 continue
@@ -282,6 +280,8 @@ class ProducerIdQuota:
         """As _serve_by_rate, of those to whom the forced bucket is open. They keep their turn at the rate."""
         for head in forced.heads(now_ms):
             principal = head.principal
+            if self._force_ms(head, now_ms) > now_ms:
+                continue
             found = self._unseen(head, now_ms)
             if found is None or not principal.forced.reserve(
                 sum(found), now_ms, principal.forced_floor(is_member=head.is_member)
@@ -296,12 +296,15 @@ class ProducerIdQuota:
     def _unseen(self, ticket: Ticket, now_ms: float) -> tuple[int, int] | None:
         """(new, resumed) ids that are still unseen, for another connection may have brought them meanwhile;
         None: the ceiling has no room for them."""
-        seen = ticket.principal.store.seen
-        new = sum(not seen(producer_id, now_ms) for producer_id in ticket.new_ids)
-        resumed = sum(not seen(producer_id, now_ms) for producer_id in ticket.resumed_ids)
-        if new + resumed and not self.ceiling.has_room(ticket.principal, len(ticket.pairs)):
+        principal = ticket.principal
+        if ticket.looked_up_at != principal.learned:
+            seen = principal.store.seen
+            new = sum(not seen(producer_id, now_ms) for producer_id in ticket.new_ids)
+            resumed = sum(not seen(producer_id, now_ms) for producer_id in ticket.resumed_ids)
+            ticket.unseen, ticket.looked_up_at = (new, resumed), principal.learned
+        if any(ticket.unseen) and not self.ceiling.has_room(principal, len(ticket.pairs)):
             return None
-        return new, resumed
+        return ticket.unseen
 
     def _grant(self, ticket: Ticket, state: TicketState, reserved: tuple[int, int, int]) -> None:
         """Its tokens are taken; take its pairs."""
@@ -333,19 +336,24 @@ class ProducerIdQuota:
     def _rate_ms(self, ticket: Ticket, now_ms: float) -> float:
         """When the rate has a ticket's tokens; inf while only the ceiling's clean-up can help."""
         principal = ticket.principal
-        if not self.ceiling.has_room(principal, len(ticket.pairs)):
+        new, resumed = ticket.least_unseen
+        if new + resumed and not self.ceiling.has_room(principal, len(ticket.pairs)):
             return math.inf
-        new_ms = principal.main.ready_ms(len(ticket.new_ids), now_ms)
-        return max(new_ms, principal.resumed.ready_ms(len(ticket.resumed_ids), now_ms))
+        return max(principal.main.ready_ms(new, now_ms), principal.resumed.ready_ms(resumed, now_ms))
+
+    def _force_ms(self, ticket: Ticket, now_ms: float) -> float:
+        """When the forced bucket has a ticket's tokens; inf as in `_rate_ms`."""
+        principal = ticket.principal
+        count = sum(ticket.least_unseen)
+        if count and not self.ceiling.has_room(principal, len(ticket.pairs)):
+            return math.inf
+        floor = principal.forced_floor(is_member=ticket.is_member)
+        return principal.forced.ready_ms(count, now_ms, floor)
 
     def _forced_ms(self, principal: PrincipalIds, forced: ForcedQueue, now_ms: float) -> float:
         """When the forced bucket has something for one of those to whom it is open, or opens to another."""
         due_ms = max(forced.next_ms, principal.forced.ready_ms(1, now_ms))
-        for head in forced.heads(now_ms):
-            if self.ceiling.has_room(principal, len(head.pairs)):
-                floor = principal.forced_floor(is_member=head.is_member)
-                due_ms = min(due_ms, principal.forced.ready_ms(head.count, now_ms, floor))
-        return due_ms
+        return min([due_ms, *(self._force_ms(head, now_ms) for head in forced.heads(now_ms))])
 
 
 def _heads(queues: _Queues) -> list[Ticket]:

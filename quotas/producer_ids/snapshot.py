@@ -90,8 +90,9 @@ def restore_snapshot(
 ) -> list[str]:
     """Take over what `encode_snapshot` wrote; `quota` must be new. Returns what of it could not be used.
 
-    A principal whose Bloom filters have another shape begins empty, its buckets restored. The limits in force
-    now are put in force by whoever asks for the principals. Raises SnapshotError with `quota` untouched.
+    A principal whose Bloom filters have more false positives than are allowed now begins empty, its buckets
+    restored. The limits in force now are put in force by whoever asks for the principals. Raises
+    SnapshotError with `quota` untouched.
     """
     header, blocks = _checked(data, scope, wall_ms)
     away_ms = max(wall_ms - header["taken_at_ms"], 0.0)

@@ -29,6 +29,9 @@ _WORD_BYTES: Final = 8
 _KEY_BYTES: Final = 16
 """As long as a block of MurmurHash3's: what is behind it meets a state that nobody knows, so that no ids can
 be chosen that set the same bits, whatever is known of the hash and its seeds."""
+MAX_LAYER_IDS: Final = 10_000_000
+"""for which one Bloom filter is made: 20 MB and more"""
+_MAX_HASHES: Final = 128
 _AS_IT_IS: Final = int.__pos__
 """what a filter is given is a hash already; so it is made once for all layers"""
 
@@ -184,15 +187,17 @@ class ExactStore:
 class BloomStore:
     """Layered Bloom filters: 2 to 4 bytes an id, and a known share of new ids passes as known, uncounted.
 
-    `layer_ids`: how many a filter is made for; one that is full is followed by another of the same sample.
-    The rate of false positives is split over all layers that there can be (twice window_num; the oldest goes
-    when there are more), so that it holds for the store: four layers of 0.1 % each give 0.4 %. Ids are hashed
-    with a secret key (MurmurHash3, 128 bits), for brokers hand them out in blocks of a thousand, and
-    attackers choose them.
+    A filter that is full is followed by another of the same sample, with room for as many ids as that has
+    already; the first of a sample has room for those of the sample before (live ids move on). So whatever the
+    limit was and is now, a sample's filters are few, and none is forgotten before its time. The rate of false
+    positives is split so that it holds for the store: each sample has its part, of which the first filter
+    takes half, and each that follows half of what is left (scalable Bloom filters; Almeida, Baquero, Preguiça
+    and Hutchison, 2007). Ids are hashed with a secret key (MurmurHash3, 128 bits), for brokers hand them out
+    in blocks of a thousand, and attackers choose them.
     """
 
     __slots__ = (
-        "_began_ms", "_count", "_key", "_layer_ids", "_layers", "_max_layers", "_num", "_rate",
+        "_began_ms", "_count", "_key", "_layer_ids", "_layers", "_max_layers", "_num", "_rate", "_room",
         "_sample_ms", "eligible_at_ms",
     )  # fmt: skip
 
@@ -204,17 +209,20 @@ class BloomStore:
         layer_ids: int,
         false_positive_rate: float = DEFAULT_FALSE_POSITIVE_RATE,
     ) -> None:
-        """`layer_ids` ≥ 1; `false_positive_rate` between 0 and 1, of the whole store."""
+        """`layer_ids` ≥ 1: for how many a filter is made at the least; `false_positive_rate` between 0 and 1,
+        of the whole store."""
         self._num = window_num
         self._sample_ms = sample_ms
         self._layer_ids = layer_ids
-        self._max_layers = 2 * window_num
-        self._rate = 1.0 - (1.0 - false_positive_rate) ** (1.0 / self._max_layers)
+        # Nothing that is admitted needs as many: two a sample, and 14 doublings from 1,000 to MAX_LAYER_IDS.
+        self._max_layers = 4 * window_num
+        self._rate = 1.0 - (1.0 - false_positive_rate) ** (0.5 / window_num)
         self._key = SystemRandom().randbytes(_KEY_BYTES)
         self.eligible_at_ms = -math.inf
         self._began_ms = -math.inf
         self._layers: list[tuple[float, Bloom]] = []  # newest first
         self._count: list[int] = []  # additions, one figure a layer
+        self._room = 0  # what the newest layer is made for
 
     def seen(self, producer_id: int, now_ms: float) -> bool:
         if now_ms >= self.eligible_at_ms:
@@ -240,13 +248,25 @@ class BloomStore:
         return hash128(self._key + producer_id.to_bytes(_WORD_BYTES, "little", signed=True), signed=True)
 
     def _add(self, hashed: int) -> None:
-        if not self._layers or self._layers[0][0] != self._began_ms or self._count[0] >= self._layer_ids:
-            self._layers.insert(0, (self._began_ms, Bloom(self._layer_ids, self._rate, _AS_IT_IS)))
-            self._count.insert(0, 0)
-            del self._layers[self._max_layers :]
-            del self._count[self._max_layers :]
+        if not self._layers or self._layers[0][0] != self._began_ms or self._count[0] >= self._room:
+            self._begin_filter()
         self._layers[0][1].add(hashed)
         self._count[0] += 1
+
+    def _begin_filter(self) -> None:
+        """The sample of now has none yet, or its last one is full."""
+        newest = [
+            count
+            for (began_ms, _), count in zip(self._layers, self._count, strict=True)
+            if began_ms == self._layers[0][0]
+        ]
+        before = len(newest) if self._layers and self._layers[0][0] == self._began_ms else 0
+        self._room = max(self._layer_ids, min(sum(newest), MAX_LAYER_IDS))
+        bloom = Bloom(self._room, self._rate / 2.0**before, _AS_IT_IS)
+        self._layers.insert(0, (self._began_ms, bloom))
+        self._count.insert(0, 0)
+        del self._layers[self._max_layers :]
+        del self._count[self._max_layers :]
 
     def _turn(self, now_ms: float) -> None:
         if now_ms >= self._began_ms + self._sample_ms:
@@ -286,17 +306,23 @@ class BloomStore:
         key = self._key
         blooms: list[tuple[float, Bloom]] = []
         counts: list[int] = []
-        empty = Bloom(self._layer_ids, self._rate, _AS_IT_IS).save_bytes()
+        least_hashes = int.from_bytes(Bloom(1, self._rate, _AS_IT_IS).save_bytes()[:_WORD_BYTES], "little")
+        least_bits_per_id = -math.log(self._rate) / math.log(2.0) ** 2
         for began_ms, data in layers:
             if not isinstance(data, bytes):
                 raise ValueError("a set of ids is no Bloom filter's bytes")
             saved = data[_KEY_BYTES + _WORD_BYTES :]
-            # load_bytes panics on what it did not write, and another shape has another false-positive rate.
-            if len(saved) != len(empty) or saved[:_WORD_BYTES] != empty[:_WORD_BYTES]:
-                raise ValueError("the Bloom filter is made for another rate of producer ids")
+            count = int.from_bytes(data[_KEY_BYTES : _KEY_BYTES + _WORD_BYTES], "little")
+            hashes = int.from_bytes(saved[:_WORD_BYTES], "little")
+            bits = 8 * (len(saved) - _WORD_BYTES)
+            # load_bytes panics on what it did not write. Each filter has the size of its own time; one with
+            # fewer hashes, or bits (rbloom makes whole bytes of them), has too many false positives.
+            too_few = bits + 8 < count * least_bits_per_id or bits <= 0
+            if too_few or not least_hashes <= hashes <= _MAX_HASHES:
+                raise ValueError("the Bloom filter is made for more false positives, or is none")
             key = data[:_KEY_BYTES]
-            counts.insert(0, int.from_bytes(data[_KEY_BYTES : _KEY_BYTES + _WORD_BYTES], "little"))
+            counts.insert(0, count)
             blooms.insert(0, (min(began_ms, now_ms), Bloom.load_bytes(saved, _AS_IT_IS)))
-        self._key, self._layers, self._count = key, blooms, counts
+        self._key, self._layers, self._count, self._room = key, blooms, counts, 0
         self._began_ms = -math.inf
         self._turn(now_ms)

@@ -47,6 +47,10 @@ class Ticket:
     """tokens of the main, resumed and forced bucket"""
     capacities: tuple[float, float, float] = (1.0, 1.0, 1.0)
     """of these buckets, when it was granted"""
+    unseen: tuple[int, int] = (0, 0)
+    """new and resumed ids that were unseen when they were looked up last"""
+    looked_up_at: float = -inf
+    """its principal's `learned` then"""
 
     @property
     def waits(self) -> bool:
@@ -57,6 +61,14 @@ class Ticket:
     def granted(self) -> bool:
         """Its turn has come: commit it or withdraw it."""
         return self.state is TicketState.GRANTED or self.state is TicketState.FORCED
+
+    @property
+    def least_unseen(self) -> tuple[int, int]:
+        """(new, resumed) ids that are unseen at the least: of those that were, no more can be known now than
+        its principal has learned meanwhile. So a bucket that does not hold these need not be asked."""
+        learned = self.principal.learned - self.looked_up_at
+        new, resumed = self.unseen
+        return int(max(new - learned, 0)), int(max(resumed - learned, 0))
 
     @property
     def count(self) -> int:

@@ -256,9 +256,9 @@ class ProducerGate:
     def succeed(self, producer_id: int, successor: int, now_ms: float) -> None:
         """The broker has put `successor` in the place of a producer id: it is known if that one is, and costs
         nothing. The old id's entries go as they would have."""
-        store = self._principal(now_ms).store
-        if store.seen(producer_id, now_ms):
-            store.admit(successor, now_ms)
+        principal = self._principal(now_ms)
+        if principal.store.seen(producer_id, now_ms):
+            principal.learn(successor, now_ms)
 
     def wake(self, now_ms: float) -> Verdict:
         """`wake_at_ms` has come, or the door has granted the ticket. The client is known to be there

@@ -11,6 +11,7 @@ from math import inf
 import pytest
 
 from sluice.quotas.producer_ids.principal import ProducerIdSettings
+from sluice.quotas.producer_ids.store import ExactStore
 from sluice.quotas.producer_ids.ticket import Ticket, TicketState
 from testkit.quotas.producer_id_door import SETTINGS, Door
 
@@ -218,3 +219,63 @@ def test_the_queue_of_a_principal_is_gone_when_nobody_waits() -> None:
     door.ask(2, now_ms=0.0)
     door.quota.serve(3 * MINUTE_MS)
     assert len(door.quota._queues) == len(door.quota._forced) == 0
+
+
+@pytest.fixture
+def look_ups(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The ids that are looked up in a store, in their order."""
+    asked: list[int] = []
+    seen = ExactStore.seen
+
+    def counted(store: ExactStore, producer_id: int, now_ms: float) -> bool:
+        asked.append(producer_id)
+        return seen(store, producer_id, now_ms)
+
+    monkeypatch.setattr(ExactStore, "seen", counted)
+    return asked
+
+
+@pytest.mark.parametrize("goes", [False, True], ids=["leave", "go"])
+def test_the_ids_of_a_request_that_waits_are_not_looked_up_again_for_each_that_asks(
+    goes: bool, look_ups: list[int]
+) -> None:
+    """Of 20,000 ids that took 3 ms of the loop, each time."""
+    door = Door(1_000.0, PATIENT)
+    door.drain()
+    principal = door.principal()
+    principal.resumed.restore(5_050.0, 0.0)
+    many = Ticket(principal, (), tuple(range(5_100)), ())
+    assert not door.quota.ask(many, 0.0)
+    look_ups.clear()
+    for producer_id in range(10_000, 10_020):
+        ticket = (
+            Ticket(principal, (), (producer_id,), ()) if goes else Ticket(principal, (producer_id,), (), ())
+        )
+        assert door.quota.ask(ticket, 0.0) is goes
+        if goes:
+            door.quota.commit(ticket, 0.0)
+        else:
+            door.quota.withdraw(ticket, 0.0)
+        door.quota.serve(0.0)
+    assert many.waits
+    assert set(look_ups) <= set(range(10_000, 10_020))
+
+
+@pytest.mark.parametrize("how", ["admitted", "successor"])
+def test_a_request_goes_when_there_are_tokens_for_those_of_its_ids_that_nobody_has_brought_meanwhile(
+    how: str,
+) -> None:
+    door = Door(60.0, PATIENT)
+    principal = door.principal()
+    one = door.ask(1)
+    assert one.granted
+    door.drain()
+    both = door.ask(1, 2)
+    assert (both.waits, door.quota.serve(60_000.0)) == (True, [])  # a token has come, for one of two
+    if how == "admitted":
+        door.quota.commit(one, 60_000.0)
+    else:
+        principal.learn(1, 60_000.0)
+        assert door.ask(3, now_ms=60_000.0).waits  # who asks has them looked at
+    assert door.quota.serve(60_000.0) == [both]
+    assert both.reserved == (1, 0, 0)

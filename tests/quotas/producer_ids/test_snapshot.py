@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from base64 import b85decode
 from dataclasses import replace
+from zlib import decompress
 
 import pytest
 from hypothesis import given
@@ -152,3 +154,47 @@ def test_more_ids_than_one_piece_come_back_whole() -> None:
     ((_, restored),) = other.principal("alice", RATE, 500.0).store.dump()
     assert len(restored) == len(ids)
     assert set(restored) == ids
+
+
+@pytest.mark.parametrize("settings", [SETTINGS, BLOOM], ids=["exact", "bloom"])
+@pytest.mark.parametrize(
+    ("before", "after"), [(10.0, 100_000.0), (100_000.0, 10.0)], ids=["raised", "lowered"]
+)
+def test_live_ids_stay_known_whatever_the_limit_becomes_and_over_a_restart(
+    settings: ProducerIdSettings, before: float, after: float
+) -> None:
+    """A Bloom store kept the size of its filters, and forgot ids; what had been written by a raised limit was
+    not taken over."""
+    quota = ProducerIdQuota(settings)
+    store = quota.principal("alice", before, 0.0).store
+    ids = range(30_000)
+    for producer_id in ids:
+        if producer_id == (0 if before < after else 29_999):
+            quota.principal("alice", after, 0.0)
+        store.admit(producer_id, 0.0)
+    for hour in (1, 2):
+        data = encode_snapshot(quota, SCOPE, hour * MS_PER_HOUR, WALL)
+        quota = ProducerIdQuota(settings)
+        assert restore_snapshot(quota, data, SCOPE, hour * MS_PER_HOUR, WALL) == []
+        store = quota.principal("alice", after, hour * MS_PER_HOUR).store
+        assert all(store.seen(producer_id, hour * MS_PER_HOUR) for producer_id in ids)
+    assert all(store.seen(producer_id, 11.9 * MS_PER_HOUR) for producer_id in ids)
+
+
+WRITTEN_BEFORE = (
+    b"c-jm03H5Y#4e(@OWME)4s8%XY&M!z+vQkh=D$37JEz&jAORY%EEyzi=vNW(XQqoaSDoM;v&5KVgiO($tsxve<Kma`hpnP#+P6@~W"
+    b"!&GAni<G2P12e;<6jKWevm`^4B(o#~i$wFZ#Ka_XkXZ#qnR&^X1&KKzqoS*oN{dsAKzb8%GLut53NllQ;|o%Y;xqC~K@x^gJ5uw~"
+    b"@{5vFQ-DGxMWv}gk(|`BRIn-4O1X)dc|eAxIan!Np&>+TQEG8%E?B_G6l7X0#1@eK(O?xu2FAuZ3TZ$$rN+jB+?beIge+~M1GY0Z"
+    b"wl=o*lUl}V>+2ITw#xkJ{!(#%9Ww(2a5D^hz(`%=6krS{dU-&BOnm~xDQg(W$Pu7gU<gni+ax=Na1wAJONt1<L1V8`0GMc=HyIfQ"
+    b"G2mbr<bVZlifo`qypskRXjx2A9$jRlMgc^SagdNV8Oe7XEOG*_{J&iql9M&j&QpqygI_mm5$6u4FE3_D9kA-(5f#!40Iq6viv"
+)
+"""by the version whose Bloom filters were all of one size: ids 0, 1 and 2 of alice at 100 an hour"""
+
+
+@pytest.mark.parametrize("per_hour", [1.0, 100.0, 1e6])
+def test_filters_that_an_earlier_version_wrote_are_taken_over_whatever_the_limit_is_now(
+    per_hour: float,
+) -> None:
+    quota = restarted(decompress(b85decode(WRITTEN_BEFORE)), BLOOM)
+    store = quota.principal("alice", per_hour, 500.0).store
+    assert [producer_id for producer_id in range(100) if store.seen(producer_id, 500.0)] == [0, 1, 2]

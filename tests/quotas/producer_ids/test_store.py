@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mmh3 import hash128
 
+from sluice.quotas.producer_ids import store as store_module
 from sluice.quotas.producer_ids.store import BloomStore, ExactStore, IdLayer, ProducerIdStore
 
 HOUR = 3_600_000.0
@@ -195,7 +196,8 @@ def test_the_exact_store_agrees_with_a_plain_list_of_times(
 
 @pytest.mark.parametrize("ids", ["sequential", "random"])
 def test_the_bloom_store_keeps_its_false_positive_rate_with_all_layers_full(ids: str) -> None:
-    """22 layers can be; with 11 of 1,000 ids each and 1 % in all, half of that is to be expected."""
+    """A sample's first filter has half of its part; with 11 of 1,000 ids each and 1 % in all, half of that is
+    to be expected."""
     random = Random(3)
     store = BloomStore(11, HOUR, layer_ids=1_000, false_positive_rate=0.01)
     for hour in range(11):
@@ -209,16 +211,38 @@ def test_the_bloom_store_keeps_its_false_positive_rate_with_all_layers_full(ids:
     assert false / 50_000 <= 0.01
 
 
-def test_a_full_filter_is_followed_by_another_of_the_same_sample_up_to_twice_the_window() -> None:
-    store = BloomStore(3, HOUR, layer_ids=100, false_positive_rate=1e-6)
-    for producer_id in range(250):
+def test_the_filters_of_a_sample_are_few_and_keep_the_false_positive_rate_however_many_ids_come() -> None:
+    """As where a limit was raised, or all live ids of a higher one go on: 22 filters of 1,000 were full after
+    22,000 ids, and of 40,000 each second one was forgotten."""
+    store = BloomStore(11, HOUR, layer_ids=1_000, false_positive_rate=0.01)
+    for producer_id in range(40_000):
         store.admit(producer_id, 0.0)
-    assert store.layers == 3
-    assert all(store.seen(producer_id, 0.0) for producer_id in range(250))
+    assert all(store.seen(producer_id, 0.0) for producer_id in range(40_000))
+    assert store.layers == 7  # 1,000, and then as many as there are already
+    assert store.size_bytes <= 64_000 * 4
+    false = sum(store.seen(producer_id, 0.0) for producer_id in range(10**9, 10**9 + 50_000))
+    assert false / 50_000 <= 0.01
+
+
+def test_the_first_filter_of_a_sample_has_room_for_the_ids_of_the_one_before() -> None:
+    store = BloomStore(11, HOUR, layer_ids=100)
+    for hour in range(30):
+        for producer_id in range(5_000):
+            if hour:
+                assert store.seen(producer_id, hour * HOUR)
+            else:
+                store.admit(producer_id, 0.0)
+    assert store.layers <= 11 + 1
+
+
+def test_the_memory_of_a_bloom_store_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By filters of a largest size, four a sample: then the oldest goes."""
+    monkeypatch.setattr(store_module, "MAX_LAYER_IDS", 200)
+    store = BloomStore(3, HOUR, layer_ids=100, false_positive_rate=1e-6)
     for producer_id in range(10_000):
         store.admit(producer_id, 0.0)
-    assert store.layers == 6
-    assert len(store) <= 600
+    assert store.layers == 12
+    assert len(store) <= 12 * 200
 
 
 def test_the_bloom_store_takes_a_few_bytes_an_id() -> None:
@@ -229,16 +253,34 @@ def test_the_bloom_store_takes_a_few_bytes_an_id() -> None:
     assert store.size_bytes <= 10_000 * 4
 
 
-def test_a_filter_of_another_shape_or_with_bytes_missing_is_refused() -> None:
+def test_a_filter_of_another_size_is_taken_over_and_one_with_more_false_positives_is_refused() -> None:
+    """Its size follows the limit, and how many came; that no byte of it is missing, the snapshot knows."""
+    store = BloomStore(11, HOUR, layer_ids=100, false_positive_rate=0.01)
+    for producer_id in range(250):
+        store.admit(producer_id, 0.0)
+    layers = store.dump()
+    for layer_ids in (1, 100, 1_000):
+        other = BloomStore(11, HOUR, layer_ids=layer_ids, false_positive_rate=0.01)
+        other.load(layers, 0.0)
+        assert (other.layers, len(other)) == (3, 250)
+        for producer_id in range(250, 2_000):
+            other.admit(producer_id, 0.0)
+        assert all(other.seen(producer_id, 0.0) for producer_id in range(2_000))
+    BloomStore(11, HOUR, layer_ids=100, false_positive_rate=0.02).load(layers, 0.0)
+    with pytest.raises(ValueError, match="more false positives"):
+        BloomStore(11, HOUR, layer_ids=100, false_positive_rate=0.001).load(layers, 0.0)
+
+
+def test_what_is_no_filter_is_refused() -> None:
     store = BloomStore(11, HOUR, layer_ids=100)
-    store.admit(1, 0.0)
+    for producer_id in range(100):
+        store.admit(producer_id, 0.0)
     ((began_ms, data),) = store.dump()
     assert isinstance(data, bytes)
-    with pytest.raises(ValueError, match="another rate"):
-        BloomStore(11, HOUR, layer_ids=1_000).load([(began_ms, data)], 0.0)
-    for damaged in (b"", data[:-1], data[:24], data[:24] + b"\xff" * (len(data) - 24)):
-        with pytest.raises(ValueError, match="another rate"):
-            BloomStore(11, HOUR, layer_ids=100).load([(began_ms, damaged)], 0.0)
+    for damaged in (b"", data[:20], data[:24], data[:32], data[:-30], data[:24] + b"\xff" * (len(data) - 24)):
+        with pytest.raises(ValueError, match="more false positives, or is none"):
+            store.load([(began_ms, damaged)], 0.0)
+    assert store.dump() == [(began_ms, data)]
 
 
 def test_no_id_can_be_computed_that_passes_for_a_known_one() -> None:

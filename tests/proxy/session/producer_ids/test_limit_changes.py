@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sluice.protocol.apis import PRODUCE, ApiKey
+from sluice.protocol.codec.wire import Struct
 from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.producer_ids.gate import ProducerGate, Verdict
 from sluice.proxy.session.producer_ids.shared import ProducerIds
@@ -166,11 +167,11 @@ def test_a_successor_that_is_handed_out_after_the_limit_was_lowered_leaves_the_l
     lowered = Lowered()
     shell = lowered.before
     shell.client_sends(produce_with(1))
-    ended = {"transactionalId": "app", "producerId": 1, "producerEpoch": 0, "committed": True}
+    ended: Struct = {"transactionalId": "app", "producerId": 1, "producerEpoch": 0, "committed": True}
     shell.client_sends(request(ApiKey.END_TXN, 5, ended, correlation_id=2))
     lowered.lower()
     shell.broker_sends(answer(PRODUCE, 9, correlation_id=1))
-    successor = {"throttleTimeMs": 0, "errorCode": 0, "producerId": 2, "producerEpoch": 0}
+    successor: Struct = {"throttleTimeMs": 0, "errorCode": 0, "producerId": 2, "producerEpoch": 0}
     shell.broker_sends(answer(ApiKey.END_TXN, 5, successor, correlation_id=2))
     assert lowered.principal.store.seen(2, shell.now_ms)
     assert lowered.still_waiting(shell.now_ms) == 3
