@@ -18,8 +18,8 @@ from testkit.frames.frames import (
     request,
     throttle_of,
 )
-from testkit.frames.mutation_frames import CREATE_TOPICS, create, created
-from testkit.proxy.mutation_session import shell_of
+from testkit.frames.mutation_frames import CREATE_TOPICS, created
+from testkit.proxy.mutation_session import creates, shell_of
 from testkit.proxy.playbook import Shell, session_of
 
 ALL_VERSIONS = pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_produce_is_held_on_a_groups_connection_for_two_seconds(api_key: int, 
 @ALL_VERSIONS
 def test_created_topics_mute_a_groups_connection_for_two_seconds(api_key: int, version: int) -> None:
     shell = of_a_group(shell_of(), api_key, version)
-    shell.client_sends(create({"a": 60}, version=5))
+    creates(shell, {"a": 60}, version=5)
     shell.broker_sends(created({"a": (0, 60)}, version=5))
     assert throttle_of(CREATE_TOPICS, 5, shell.to_client) == 2_000
     assert delay_ms(shell) == 2_000

@@ -29,6 +29,7 @@ from testkit.frames.frames import (
     request,
 )
 from testkit.frames.mutation_frames import create, sizes
+from testkit.proxy.mutation_session import creates
 from testkit.proxy.playbook import Shell, shell_of
 
 HEARTBEAT = 12
@@ -120,7 +121,7 @@ def test_a_mutation_behind_it_is_charged_once_and_goes() -> None:
     shell = let_go(shared, limits)
     debtor = shell_of(shared)
     debtor.now_ms = shell.now_ms
-    debtor.client_sends(create({"large": 26}, version=4))
+    creates(debtor, {"large": 26}, version=4)
     sensor = shell.sensor(QuotaKind.CONTROLLER_MUTATION)
     charged = sensor.charged
     shell.client_sends(create({"x": 1}, version=4))
@@ -146,7 +147,7 @@ def test_a_wake_belongs_to_the_request_that_waits_for_its_producer_id_though_a_f
 def test_a_wake_belongs_to_the_mutation_that_waits_though_a_fetch_is_said_to() -> None:
     shared = in_debt(MUTATIONS)
     first, second = shell_of(shared), shell_of(shared)
-    first.client_sends(create({"large": 26}, version=4))
+    creates(first, {"large": 26}, version=4)
     second.client_sends(create({"x": 1}, version=4))
     second.broker_sends(sizes({"x": (3, 0)}))
     second.to_broker.clear()

@@ -35,7 +35,7 @@ from testkit.frames.frames import (
 )
 from testkit.frames.mutation_frames import create, sizes
 from testkit.proxy import refusing_session
-from testkit.proxy.mutation_session import connections
+from testkit.proxy.mutation_session import connections, creates
 from testkit.proxy.playbook import Shell, fetch_debt, in_debt, limits_of, session_of, shared_of, shell_of
 from testkit.proxy.request_time_session import metadata, spend
 from testkit.proxy.request_time_session import shared_of as shared_by_time
@@ -85,7 +85,7 @@ def refusing() -> Shell:
 
 def owing_partitions() -> Shell:
     connect = connections()
-    connect().client_sends(create({"large": 32}, version=4))
+    creates(connect(), {"large": 32}, version=4)
     return connect()
 
 

@@ -12,7 +12,7 @@ from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.connection_states import State
 from testkit.frames.frames import METADATA, SASL_HANDSHAKE, fetch, produce_answer, produce_of, request
 from testkit.frames.mutation_frames import create, sizes
-from testkit.proxy.mutation_session import connections, tokens
+from testkit.proxy.mutation_session import connections, creates, tokens
 from testkit.proxy.playbook import Shell, fetch_debt, in_debt, session_of, shell_of
 
 
@@ -149,7 +149,7 @@ def test_a_fetch_that_is_held_goes_nowhere() -> None:
 
 def test_topics_that_wait_to_be_made_are_given_back_at_once() -> None:
     connect = connections()
-    connect().client_sends(create({"large": 32}, version=4))
+    creates(connect(), {"large": 32}, version=4)
     shell = connect()
     shell.client_sends(create({"one": 1}, version=4) + unanswered(2))
     shell.broker_sends(sizes({"one": (0, 0)}))
