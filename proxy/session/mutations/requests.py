@@ -65,6 +65,7 @@ class MutationRequests:
         "_request",
         "added_bytes",
         "defaults",
+        "delays_nobody",
         "held",
         "outcomes",
         "sizes",
@@ -100,6 +101,8 @@ class MutationRequests:
         """the request that waits for its turn, in state HOLDING"""
         self.sizes: dict[TopicKey, TopicSize] = {}
         """of the topics of the request at hand that exist, by name and by id"""
+        self.delays_nobody = False
+        """the limit for which these are asked is in shadow mode"""
         self.outcomes: deque[Outcome] = deque()
         """one for each entry in flight whose work is MUTATION, in the same order"""
         self.added_bytes = 0
@@ -136,6 +139,7 @@ class MutationRequests:
         if request is None or not buf.startswith(request.frame, pos, frame_end):
             request = self._request = self._read(buf, pos, frame_end, api_key, version, client_id_end)
             self.sizes = {}  # that of the one before is needed for its answer
+            self.delays_nobody = sensor.shadow
             self._plan_questions(request, sensor, now_ms)
         if self._questions:
             self._ask(self._questions.popleft(), pos, correlation_id, now_ms)
@@ -164,6 +168,8 @@ class MutationRequests:
         """
         self._questions.clear()
         if request.api_key == ApiKey.CREATE_TOPICS:
+            if sensor.shadow:  # it refuses and delays nobody, and the answer puts the charge right
+                return
             wanted = sum(self._partitions(request, topic, now_ms) for topic in request.topics)
             if wanted <= sensor.tokens(now_ms):
                 return
