@@ -195,9 +195,7 @@ class RequestTime:
         if sensor.exempt:
             self._shared.recorder.exempt_request_ms["rule"] += cost_ms
             return
-        if (
-            entry[9] is TOPIC_SIZES
-        ):  # one of many, perhaps: the debt is sat out once, behind what they are for
+        if entry[9] is TOPIC_SIZES:  # the debt is sat out once, behind the request that it is for
             return
         if clears_at_ms <= now_ms:
             if self._pace.max_in_flight == IN_FLIGHT_IN_DEBT:
