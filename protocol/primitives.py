@@ -197,6 +197,6 @@ def skip_tags(buf: Buffer, pos: int, end: int) -> int:
             _, pos = uvarint(buf, pos, end)
             size, pos = uvarint(buf, pos, end)
             pos += size
-    if pos > end:
-        raise MalformedFrame(f"tagged fields end {pos - end} bytes beyond what is left", offset=end)
+        if pos > end:
+            raise MalformedFrame(f"tagged fields end {pos - end} bytes beyond what is left", offset=end)
     return pos

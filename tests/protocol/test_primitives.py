@@ -179,8 +179,10 @@ def test_tagged_fields_known_or_not_are_skipped_to_their_end_and_no_prefix_passe
     section = tagged(fields)
     assert p.skip_tags(section + b"\x00", 0, len(section)) == len(section)
     for cut in range(len(section)):
-        with pytest.raises(MalformedFrame):
+        with pytest.raises(MalformedFrame) as caught:
             p.skip_tags(section, 0, cut)
+        assert caught.value.offset is not None
+        assert 0 <= caught.value.offset <= cut
 
 
 def test_a_forged_number_of_tagged_fields_is_refused_before_the_loop() -> None:
