@@ -54,6 +54,7 @@ class MutationRequests:
 
     __slots__ = (
         "_amounts",
+        "_asked",
         "_delays",
         "_edits",
         "_identity",
@@ -97,6 +98,7 @@ class MutationRequests:
         self._records = records
         self._request: MutationRequest | None = None  # that waits for the answers to these
         self._questions: deque[list[TopicKey]] = deque()
+        self._asked: list[TopicKey] = []
         self.held: HeldMutation | None = None
         """the request that waits for its turn, in state HOLDING"""
         self.sizes: dict[TopicKey, TopicSize] = {}
@@ -182,6 +184,7 @@ class MutationRequests:
 
     def _ask(self, topics: list[TopicKey], pos: int, correlation_id: int, now_ms: float) -> None:
         """In front of the request, which stays and is given again when the answer has come."""
+        self._asked = topics
         client_id = self._identity.client_id
         question = size_question(topics, correlation_id, client_id)
         self._edits.append((pos, pos, question))
@@ -205,20 +208,17 @@ class MutationRequests:
             self.sizes[size.topic_id] = size
             if size.name is not None:
                 self.sizes[size.name] = size
-
-    def _present(self, topic: TopicKey, now_ms: float) -> int:
-        """How many partitions it has; 0: there is none, or none that the client may see."""
-        recent = self.defaults.recent(topic, now_ms)
-        if recent is not None:
-            return recent
-        size = self.sizes.get(topic)
-        return 0 if size is None else size.partitions
+        for topic in self._asked:
+            found = self.sizes.get(topic)
+            self.defaults.heard(topic, 0 if found is None else found.partitions)
 
     def _partitions(self, request: MutationRequest, topic: TopicMutation, now_ms: float) -> int:
         """How many the broker will create or delete; 0: it will refuse, as far as can be told."""
         if not topic.is_sound:
             return 0
-        present = self._present(topic.key, now_ms)
+        size = self.sizes.get(topic.key)  # None: there is none, or none that the client may see
+        said = 0 if size is None else size.partitions
+        present = self.defaults.present(topic.key, said, request.api_key, now_ms)
         if request.api_key == ApiKey.DELETE_TOPICS:
             return present
         if request.api_key == ApiKey.CREATE_TOPICS:

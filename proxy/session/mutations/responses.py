@@ -14,7 +14,7 @@ from sluice.protocol.addresses.addresses import Edit
 from sluice.protocol.apis import ApiKey, ErrorCode
 from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.headers import RESPONSE_HEAD_BYTES, response_body
-from sluice.protocol.mutations.requests import NO_ID, TopicKey
+from sluice.protocol.mutations.requests import MAX_PARTITIONS, NO_ID, TopicKey
 from sluice.protocol.mutations.responses import ResultReader, TopicResult, with_refused
 from sluice.protocol.mutations.topic_sizes import SizeReader
 from sluice.protocol.throttle_field import raise_throttle
@@ -148,7 +148,11 @@ class MutationAnswers:
         charged = None if key is None else outcome.charged.pop(key, None)
         sensor = outcome.sensor
         if charged is None:
-            if not result.error_code and outcome.unchanged & {result.name, result.topic_id}:
+            is_done = not result.error_code or (
+                result.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+                and outcome.api_key == ApiKey.CREATE_PARTITIONS
+            )  # by a part, as below
+            if is_done and outcome.unchanged & {result.name, result.topic_id}:
                 changed = self._changed(outcome, result, now_ms)
                 self._requests.note(outcome, changed, now_ms)
                 sensor.charge(outcome.count(changed), now_ms)
@@ -180,9 +184,9 @@ class MutationAnswers:
             return max(wanted if result.partitions is None else result.partitions, 1)
         recent = self._requests.defaults.recent
         before = recent(result.topic_id, now_ms) if name is None else recent(name, now_ms)
-        if before is None:
-            return 1
-        return max(before if outcome.api_key == ApiKey.DELETE_TOPICS else wanted - before, 1)
+        if outcome.api_key == ApiKey.DELETE_TOPICS:
+            return max(before or 0, 1)
+        return min(max(wanted - (before or 1), 1), MAX_PARTITIONS)  # unheard of, it had one at least
 
     def _remember(self, outcome: Outcome, result: TopicResult, key: TopicKey | None, now_ms: float) -> None:
         """It is done, though brokers that are asked may not know yet."""
