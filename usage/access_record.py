@@ -163,7 +163,7 @@ ROLLUP_COLUMNS: Final = (
     Column("producer_ids_new", _I, "producer ids admitted for the first time"),
     Column("producer_ids_refused", _I, "requests refused because of their producer ids"),
     Column("producer_ids_forced", _I, "producer ids admitted after their patience"),
-    Column("producer_ids_resumed", _I, "producer ids that came with a sequence or an epoch above 0"),
+    Column("producer_ids_resumed", _I, "producer ids that were alive before this process saw them"),
     Column(
         "peak_bytes_1s",
         _L,

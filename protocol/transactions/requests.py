@@ -106,15 +106,16 @@ def read_ended_producer(buf: Buffer, body: int, end: int, version: int) -> int:
     return producer_id
 
 
-def read_successor(buf: Buffer, body: int, end: int) -> int:
-    """The producer id that an EndTxn answer from FIRST_WITH_SUCCESSOR on hands out; below 0: none.
+def read_handed_out(buf: Buffer, body: int, end: int) -> tuple[int, int]:
+    """The (producer id, epoch) that an answer hands out whose body begins at `body`: to InitProducerId, or to
+    EndTxn from FIRST_WITH_SUCCESSOR on. An id below 0: none.
 
     Raises MalformedFrame.
     """
     pos = skip(body, _INT32_BYTES, end)
     error = skip(pos, 2, end)
-    (producer_id, _), _ = _producer(buf, error, end)
-    return -1 if buf[pos] or buf[pos + 1] else producer_id
+    producer, _ = _producer(buf, error, end)
+    return (-1, -1) if buf[pos] or buf[pos + 1] else producer
 
 
 def read_transactional_id(buf: Buffer, body: int, end: int, version: int) -> bytes | None:

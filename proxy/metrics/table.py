@@ -129,7 +129,7 @@ _ROWS: Final = (
     ),
     MetricDefinition(
         "sluice_producer_ids_resumed_total", "counter", _USER, "producer ids",
-        "Those of them that were alive before this process saw them: their sequence or epoch was above 0.",
+        "Those of them that were alive before this process saw them, as far as a request tells.",
     ),
     MetricDefinition(
         "sluice_producer_ids_forced_total", "counter", _USER, "producer ids",

@@ -64,8 +64,8 @@ class AnswerWork(IntEnum):
     """a Fetch for nothing, in the place of one that found no turn"""
     NEW_SESSION = 20
     """the same, and its session is ended: the client is told so"""
-    SUCCESSOR = 21
-    """EndTxn under a limit on producer ids: the id that goes on in the place of an exhausted one"""
+    HANDED_OUT = 21
+    """a transaction's InitProducerId, or EndTxn, under a limit on producer ids: the id that it hands out"""
 
 
 # Reaching an enum member through its class costs 40 ns each time.
@@ -88,7 +88,7 @@ DECLARED: Final = AnswerWork.DECLARED
 TOKENS: Final = AnswerWork.TOKENS
 NO_RECORDS: Final = AnswerWork.NO_RECORDS
 NEW_SESSION: Final = AnswerWork.NEW_SESSION
-SUCCESSOR: Final = AnswerWork.SUCCESSOR
+HANDED_OUT: Final = AnswerWork.HANDED_OUT
 
 AWAITED: Final = (CLUSTER_ACTION, TOKENS)
 """What takes long in an answer whose length its client chooses: nothing is begun behind such a request

@@ -29,6 +29,7 @@ from sluice.proxy.session.in_flight import (
     CHARGE,
     CLUSTER_ACTION,
     DECLARED,
+    HANDED_OUT,
     JOIN,
     LOCAL,
     MUTATION,
@@ -38,7 +39,6 @@ from sluice.proxy.session.in_flight import (
     NOT_CHARGED,
     RAW_TOKEN,
     REPLICA,
-    SUCCESSOR,
     THROTTLE,
     TOKENS,
     TOPIC_SIZES,
@@ -361,9 +361,9 @@ class AnswerSide:
             if frame_end <= end and version <= _API_VERSIONS_MAX:
                 _VERSIONS_OFFERED.lower(buf, pos + RESPONSE_HEAD_BYTES, frame_end, version)
             return 0.0
-        if work is SUCCESSOR:
+        if work is HANDED_OUT:
             if frame_end <= end and (transactions := self._requests.transactions) is not None:
-                transactions.learn_successor(buf, pos, frame_end, int(noted), now_ms)
+                transactions.learn_handed_out(buf, pos, frame_end, api_key, version, int(noted), now_ms)
             return 0.0
         if work is TOKENS:
             if frame_end <= end:

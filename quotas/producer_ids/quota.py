@@ -29,10 +29,14 @@ from sluice.quotas.producer_ids.fair_queue import FairQueue
 from sluice.quotas.producer_ids.forced_queue import ForcedQueue
 from sluice.quotas.producer_ids.members import Members
 from sluice.quotas.producer_ids.principal import PairCeiling, PairKeys, PrincipalIds, ProducerIdSettings
+from sluice.quotas.producer_ids.store import ExactStore
 from sluice.quotas.producer_ids.ticket import Ticket, TicketState
 
 OTHERS: Final = "\0others"
 """the principal of those beyond max_principals; no user has this name"""
+MAX_HANDED_OUT: Final = 100_000
+"""ids of all users that are remembered as handed out, 7.4 MB; the older half is forgotten when the newer one
+is full"""
 _EARLIER_MS: Final = 1.0
 """by so much must a turn come earlier than it was foretold to be worth another wake"""
 
@@ -69,6 +73,8 @@ class ProducerIdQuota:
         self.ceiling = PairCeiling(settings)
         self.pair_keys = PairKeys(salt)
         self.members = Members()
+        self.handed_out = ExactStore(settings.window_num, settings.sample_ms, max_ids=MAX_HANDED_OUT)
+        """ids that brokers have handed out with epoch 0, to transactional ids: what comes with one is new"""
         self._principals: dict[tuple[str, bool], PrincipalIds] = {}  # by name, and whether it is enforced
         self._queues: dict[PrincipalIds, _Queues] = {}  # only of those with waiting tickets
         self._forced: dict[PrincipalIds, ForcedQueue] = {}  # likewise
@@ -205,6 +211,7 @@ class ProducerIdQuota:
         Call it every producer.id.quota.cache.cleanup interval; what waits for the ceiling is served then.
         """
         self.members.expire(now_ms)
+        self.handed_out.expire(now_ms)
         gone = [principal for principal in self._principals.values() if principal.expire(now_ms)]
         for principal in gone:
             del self._principals[principal.user, principal.enforced]

@@ -26,7 +26,7 @@ class Ticket:
     principal: PrincipalIds
     new_ids: tuple[int, ...]
     resumed_ids: tuple[int, ...]
-    """unseen ids with a base sequence or an epoch above 0: alive before this instance saw them, or forged"""
+    """unseen ids that were alive before this instance saw them, or are forged (ProducerGate)"""
     pairs: tuple[int, ...]
     """keys of all (id, topic, partition) of the request, each once"""
     owner: object = None

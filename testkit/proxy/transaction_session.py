@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from sluice.protocol.apis import ApiKey, readable_versions
@@ -38,12 +39,16 @@ def shells(
     *,
     settings: ProducerIdSettings | None = None,
     policy: SessionPolicy | None = None,
+    handed_out: Iterable[int] = range(10),
 ) -> list[Shell]:
-    """Connections of one user, whose bucket holds one hour of his rate."""
+    """Connections of one user, whose bucket holds one hour of his rate. `handed_out`: new ids that
+    they have from their coordinator."""
     settings = settings or ProducerIdSettings(forced_after_ms=HOUR_MS)
     rates = {} if ids_per_hour is None else {"producer_ids_rate": ids_per_hour}
     quotas = QuotaManager(QuotaLimits([(QuotaEntity(DEFAULT, None), {"producer_byte_rate": 10**9, **rates})]))
     shared = SharedState(quotas, Recorder(), producer_ids=ProducerIds(settings))
+    for producer_id in handed_out:
+        shared.producer_ids.quota.handed_out.admit(producer_id, 0.0)
     return [Shell(Session(shared, policy or SessionPolicy(), "10.0.0.1")) for _ in range(count)]
 
 

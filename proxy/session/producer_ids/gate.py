@@ -19,7 +19,8 @@ connection has brought already (and in produce/header_prediction.py, which spare
 A principal whose table of gates is full goes on being refused: an unseen id that does not begin with
 sequence 0 then waits for nothing, for it may be ahead of a refused batch of which no gate tells.
 An unseen id is resumed, not new, where its base sequence or its epoch is above 0: brokers hand ids out with
-epoch 0, and raise it with each transaction of version 2 (KIP-890), whose sequences begin at 0 again.
+epoch 0, and raise it with each transaction of version 2 (KIP-890), whose sequences begin at 0 again. For what
+is added to transactions see `judge_transaction`.
 Source: wire-semantics 3.
 """
 
@@ -218,15 +219,16 @@ class ProducerGate:
         """Judge what a request adds to transactions (wire-semantics 3.8).
 
         No gate is looked at and none is made: nothing is produced to a partition before it was added. An
-        unseen id with an epoch above 0 is resumed, as in a Produce.
+        unseen id is new if its coordinator has handed it out with epoch 0 through this process, and has that
+        epoch; else it is resumed. Under transaction version 1 a live one keeps its epoch 0 for good.
         """
         principal = self._judging(now_ms)
         self._gates = self._tables.table(principal.user, now_ms).gates
         self._batches = {}
         self._acks = -1
-        seen = principal.store.seen
+        seen, was_handed_out = principal.store.seen, self._quota.handed_out.seen
         unseen = {
-            addition.producer_id: addition.epoch > 0
+            addition.producer_id: addition.epoch > 0 or not was_handed_out(addition.producer_id, now_ms)
             for addition in additions
             if addition.producer_id >= 0 and not seen(addition.producer_id, now_ms)
         }
@@ -252,6 +254,12 @@ class ProducerGate:
     def withdraw_name(self, taken: float, now_ms: float) -> None:
         """It does not go."""
         self._principal(now_ms).transactional_ids.withdraw(taken, now_ms)
+
+    def hand_out(self, producer_id: int, now_ms: float) -> None:
+        """The broker has handed it out with epoch 0, to a transactional id."""
+        handed_out = self._quota.handed_out
+        if not handed_out.seen(producer_id, now_ms):
+            handed_out.admit(producer_id, now_ms)
 
     def succeed(self, producer_id: int, successor: int, now_ms: float) -> None:
         """The broker has put `successor` in the place of a producer id: it is known if that one is, and costs

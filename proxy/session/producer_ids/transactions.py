@@ -22,15 +22,16 @@ from sluice.protocol.transactions.refusals import refuse_additions
 from sluice.protocol.transactions.requests import (
     FIRST_WITH_SUCCESSOR,
     Addition,
+    is_flexible,
     read_additions,
     read_ended_producer,
-    read_successor,
+    read_handed_out,
     read_transaction_timeout_ms,
     read_transactional_id,
 )
 from sluice.proxy.session.authentication import WHOLE_MAX_BYTES
 from sluice.proxy.session.identity import Identity
-from sluice.proxy.session.in_flight import LOCAL, NONE, SUCCESSOR, AnswerWork, InFlight
+from sluice.proxy.session.in_flight import HANDED_OUT, LOCAL, NONE, AnswerWork, InFlight
 from sluice.proxy.session.local_responses import LocalAnswers
 from sluice.proxy.session.producer_ids.admission import ProduceIds
 from sluice.proxy.session.producer_ids.gate import Verdict
@@ -114,23 +115,32 @@ class TransactionRequests:
         elif api_key == ApiKey.INIT_PRODUCER_ID:
             name = read_transactional_id(buf, body, frame_end, version)
             if name is not None:
+                work = HANDED_OUT
                 ids.gate.saw_member(read_transaction_timeout_ms(buf, body, frame_end, version), now_ms)
             if self._is_named_too_soon(name, request_bytes, now_ms, ids):
                 return False
             held_ms = ids.take_held_ms(now_ms)
         elif api_key == ApiKey.END_TXN and version >= FIRST_WITH_SUCCESSOR:
-            work, noted = SUCCESSOR, read_ended_producer(buf, body, frame_end, version)
+            work, noted = HANDED_OUT, read_ended_producer(buf, body, frame_end, version)
         self._goes(correlation_id, api_key, version, request_bytes, now_ms, held_ms, noted, work)
         return True
 
-    def learn_successor(self, buf: bytearray, pos: int, frame_end: int, ended_id: int, now_ms: float) -> None:
-        """The broker's answer at `pos` to an EndTxn of producer `ended_id`: an id that it hands out in its
-        place is as known as that."""
+    def learn_handed_out(
+        self, buf: bytearray, pos: int, frame_end: int, api_key: int, version: int,
+        ended_id: int, now_ms: float,
+    ) -> None:  # fmt: skip
+        """The broker's answer at `pos`: an id that it hands out with epoch 0 has no earlier life. To an
+        EndTxn of producer `ended_id`: one in its place is as known as that."""
         ids = self._throttling.ids
         if ids is not None and not ids.gates_only:
-            successor = read_successor(buf, pos + RESPONSE_HEAD_BYTES + 1, frame_end)
-            if successor >= 0 and successor != ended_id:
-                ids.gate.succeed(ended_id, successor, now_ms)
+            body = pos + RESPONSE_HEAD_BYTES + is_flexible(api_key, version)
+            producer_id, epoch = read_handed_out(buf, body, frame_end)
+            if producer_id < 0:
+                return
+            if epoch == 0:
+                ids.gate.hand_out(producer_id, now_ms)
+            if api_key == ApiKey.END_TXN and producer_id != ended_id:
+                ids.gate.succeed(ended_id, producer_id, now_ms)
 
     def _goes(
         self, correlation_id: int, api_key: int, version: int, request_bytes: int, now_ms: float,

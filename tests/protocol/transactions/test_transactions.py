@@ -16,7 +16,7 @@ from sluice.protocol.transactions.requests import (
     Addition,
     read_additions,
     read_ended_producer,
-    read_successor,
+    read_handed_out,
     read_transactional_id,
 )
 from testkit.frames.frames import answer, decoded, request
@@ -224,14 +224,14 @@ def test_the_producer_whose_transaction_ends_is_read(version: int) -> None:
     assert read_ended_producer(frame, body_of(bytes(frame)), len(frame), version) == 2**61 + 1
 
 
-@pytest.mark.parametrize(("error", "expected"), [(0, 2**61 + 1), (51, -1)])
-def test_the_successor_is_read_in_an_answer_without_error(error: int, expected: int) -> None:
+@pytest.mark.parametrize(("error", "expected"), [(0, (2**61 + 1, 0)), (51, (-1, -1))])
+def test_the_successor_is_read_in_an_answer_without_error(error: int, expected: tuple[int, int]) -> None:
     body: Struct = {"throttleTimeMs": 9, "errorCode": error, "producerId": 2**61 + 1, "producerEpoch": 0}
     frame = answer(ApiKey.END_TXN, 5, body)
     assert decoded("response", ApiKey.END_TXN, 5, frame).body["errorCode"] == error
-    assert read_successor(frame, 9, len(frame)) == expected
+    assert read_handed_out(frame, 9, len(frame)) == expected
     with pytest.raises(MalformedFrame):
-        read_successor(frame, 9, 20)
+        read_handed_out(frame, 9, 20)
 
 
 @pytest.mark.parametrize("version", range(OFFERED[ApiKey.INIT_PRODUCER_ID][1] + 1))

@@ -54,6 +54,7 @@ class Connection:
         return self.ids.judge(frame, 0, body, end, len(frame), 9, acks, now_ms, now_ms + BUDGET_MS)
 
     def adds(self, producer_id: int = 7, *, now_ms: float = 0.0, **options: object) -> Verdict:
+        self.ids.gate.hand_out(producer_id, now_ms)
         addition = Addition(b"t", producer_id, 0, [(b"orders", (3,))])
         addition = replace(addition, **options)  # type: ignore[arg-type]
         key = ApiKey.ADD_PARTITIONS_TO_TXN
@@ -127,6 +128,7 @@ def test_a_transaction_that_adds_nothing_passes() -> None:
     assert connection.adds(verify_only=True) is Verdict.PASS
     assert connection.adds(topics=[(b"orders", ())]) is Verdict.PASS
     group = [Addition(b"t", 7, 0, [], group=b"g")]
+    connection.ids.gate.hand_out(7, 0.0)
     judge = connection.ids.judge_transaction
     assert judge(group, ApiKey.ADD_OFFSETS_TO_TXN, 99, 0.0, BUDGET_MS) is Verdict.HOLD
 

@@ -184,6 +184,7 @@ def test_what_is_added_to_a_transaction_lifts_no_gate() -> None:
 
 def test_an_id_above_its_first_epoch_is_resumed_in_a_transaction_and_one_of_0_is_new() -> None:
     rig = Rig()
+    rig.gate.hand_out(0, 0.0)
     for producer_id, epoch in ((0, 0), (7, 1)):
         added = Addition(b"t", producer_id, epoch, [(b"orders", (3,))])
         assert rig.gate.judge_transaction([added], 0.0, BUDGET_MS) is Verdict.ADMIT
