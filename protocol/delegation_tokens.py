@@ -37,8 +37,8 @@ _TWO_SHORT_BYTES_V1: Final = 2 * (2 + 255)
 
 
 def walk_tokens(buf: bytearray, pos: int, end: int, version: int) -> tuple[list[tuple[int, int]], int]:
-    """Of a body that begins at `pos`: (where its principal type begins, where its id) of each token, and
-    where throttle_time_ms does. Raises MalformedFrame."""
+    """(Where its principal type begins, where its id) of each token in a body that begins at `pos`, and where
+    throttle_time_ms does. Raises MalformedFrame."""
     if version < FIRST_FLEXIBLE:
         return _walk_v1(buf, pos, end)
     places: list[tuple[int, int]] = []

@@ -111,8 +111,7 @@ class MutationAnswers:
         return end - start
 
     def _read_piece(self, buf: bytearray, start: int, end: int, now_ms: float) -> int:
-        """Of an answer about sizes, which costs its client nothing and is as long as topics are. Returns how
-        many bytes."""
+        """A piece of an answer about sizes, which is as long as topics are. Returns how many bytes."""
         size = min(end - start, PIECE_BYTES)
         self.left_bytes -= size
         brake_ms_per_kib = 0.0 if self._requests.delays_nobody else _SIZES_MS_PER_KIB
