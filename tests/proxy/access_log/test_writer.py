@@ -241,7 +241,7 @@ def test_a_fault_of_the_encoder_loses_what_it_had_in_hand_counted_and_no_more(
             faults.append(1)
             raise RuntimeError("boom")
 
-    with writing(tmp_path) as writer, capture_logs() as lines:
+    with capture_logs() as lines, writing(tmp_path) as writer:  # its threads tell of it in their own time
         windows = windows_of(*([f"app-{number}"] for number in range(50)))
         monkeypatch.setattr(AccessEncoder, "_finish_large_parts", fails_once)
         for window in windows[:1]:
