@@ -119,14 +119,11 @@ def _check_known_tags(buf: bytearray, pos: int, end: int, known: Mapping[int, in
     have them find other topics behind it than are found here: raises MalformedFrame for it."""
     fields, pos = tag_count(buf, pos, end)
     for _ in range(fields):
-        if (tag := buf[pos]) < 0x80 and (size := buf[pos + 1]) < 0x80:
-            pos += 2 + size
-        else:
-            tag, pos = uvarint(buf, pos, end)
-            size, pos = uvarint(buf, pos, end)
-            pos += size
+        tag, pos = uvarint(buf, pos, end)
+        size, pos = uvarint(buf, pos, end)
         if size != known.get(tag, size):
-            raise MalformedFrame(f"tagged field {tag} of {size} bytes, has {known[tag]}", offset=pos - size)
+            raise MalformedFrame(f"tagged field {tag} of {size} bytes, has {known[tag]}", offset=pos)
+        pos += size
 
 
 def _skip_share_fetch(buf: bytearray, pos: int, end: int, left: int, *, is_long: bool) -> tuple[int, int]:

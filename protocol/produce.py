@@ -18,6 +18,7 @@ from struct import Struct
 from typing import Final, TypeAlias
 
 from sluice.protocol.errors import MalformedFrame
+from sluice.protocol.parts import MAX_PARTS
 from sluice.protocol.primitives import few_tags, skip_tags, uvarint
 from sluice.protocol.record_batch import (
     HEAD,
@@ -33,10 +34,6 @@ FIRST_FLEXIBLE: Final = 9
 FIRST_TOPIC_ID: Final = 13
 UUID_BYTES: Final = 16
 
-MAX_PARTS: Final = 20_000
-"""Topics, partitions and tagged fields of a request, and batches: each costs a microsecond or two, in which
-nobody else is served. A request of 1 MiB, Kafka's default at most, has room for 14,000 batches; brokers take
-one a partition, and nobody writes tagged fields"""
 _LOOK_BYTES: Final = 1024
 _LOOK_AGAIN: Final = 1.25
 """A request of which so much has come is looked at again when so much more has: bytes that trickle in behind

@@ -126,9 +126,8 @@ class AccessJournal:
             _write_whole(self._handle, line, self._path)
         except OSError:
             self._anew_bytes = 0  # with the next line, so that this one is not lost
-            os.ftruncate(
-                self._handle, self._size_bytes
-            )  # what it had room for would be one with the next line
+            # What it had room for would be one with the next line.
+            os.ftruncate(self._handle, self._size_bytes)
             raise
         self._size_bytes += len(line)
         if self._size_bytes >= self._anew_bytes:

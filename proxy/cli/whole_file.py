@@ -37,9 +37,8 @@ def alone_in(folders: Mapping[Path, str]) -> Iterator[None]:
                 handle = os.open(os.path.realpath(folder), os.O_RDONLY | os.O_CLOEXEC)
                 held.callback(os.close, handle)
                 found = os.fstat(handle)
-                opened.setdefault(
-                    (found.st_dev, found.st_ino), (handle, name)
-                )  # once, or it waits for itself
+                # Each folder once, or the command waits for itself.
+                opened.setdefault((found.st_dev, found.st_ino), (handle, name))
         for _, (handle, name) in sorted(opened.items()):  # in one order, or two wait for each other
             _lock(handle, name)
         yield

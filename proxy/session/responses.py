@@ -305,7 +305,8 @@ class AnswerSide:
                 decoded_bytes = throttling.charge_cluster_action(
                     buf, pos, end, frame_end, entry, now_ms, self._requests.at_boundary
                 )
-                self._pieces.took(decoded_bytes, CLUSTER_ACTION_BRAKE_MS_PER_KIB, now_ms)
+                if decoded_bytes:
+                    self._pieces.took(decoded_bytes, CLUSTER_ACTION_BRAKE_MS_PER_KIB, now_ms)
             elif request_time is not None:
                 request_time.charge(
                     buf, pos, end, frame_end, entry, throttling.delay_limit_ms, now_ms,

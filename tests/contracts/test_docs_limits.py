@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from sluice.protocol.parts import MAX_PARTS
 from sluice.protocol.primitives import MAX_TAGS
-from sluice.protocol.produce import MAX_PARTS
 from sluice.proxy.admin.http import MOST_WAITING_OF_ONE
 from sluice.proxy.admin.status.model import MAX_LISTED
 from sluice.proxy.config.config import Config

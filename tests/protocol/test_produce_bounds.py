@@ -8,7 +8,8 @@ import pytest
 
 from sluice.protocol.codec.wire import encode_varint
 from sluice.protocol.errors import MalformedFrame
-from sluice.protocol.produce import MAX_PARTS, ProduceUsage
+from sluice.protocol.parts import MAX_PARTS
+from sluice.protocol.produce import ProduceUsage
 from testkit.frames.frames import PRODUCE, produce, record_batch, sized
 from testkit.frames.produce_usage import BEFORE, Walk, body_of, read
 

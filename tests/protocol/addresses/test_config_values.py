@@ -20,7 +20,7 @@ from sluice.protocol.apis import ApiKey, readable_versions
 from sluice.protocol.codec.codec import decode_frame, encode_frame
 from sluice.protocol.errors import MalformedFrame, ProtocolError
 from sluice.protocol.headers import request_body
-from sluice.protocol.produce import MAX_PARTS
+from sluice.protocol.parts import MAX_PARTS
 from testkit.frames.frames import answer, decoded, random_answer, random_request, request, sized
 from testkit.thorough import cases
 

@@ -10,7 +10,7 @@ from sluice.protocol.apis import ApiKey
 from sluice.protocol.codec.wire import encode_varint
 from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.mutations.requests import MutationRequest, read_mutations
-from sluice.protocol.produce import MAX_PARTS
+from sluice.protocol.parts import MAX_PARTS
 
 MANY = 100
 TIMEOUT = bytes(4)

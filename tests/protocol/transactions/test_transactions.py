@@ -10,7 +10,7 @@ import pytest
 from sluice.protocol.apis import OFFERED, STATE_MAKERS, ApiKey, readable_versions
 from sluice.protocol.codec.wire import Struct, Value
 from sluice.protocol.errors import MalformedFrame
-from sluice.protocol.produce import MAX_PARTS
+from sluice.protocol.parts import MAX_PARTS
 from sluice.protocol.transactions.refusals import RETRIED_ERRORS, refuse_additions
 from sluice.protocol.transactions.requests import (
     Addition,
