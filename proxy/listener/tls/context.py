@@ -144,6 +144,8 @@ class Tls(ABC):
         try:
             contents = self._read()
         except TlsConfigError as error:
+            if identify(self._files.values()) != seen:
+                return None  # exchanged while they were read: told by the next look, once
             return self._watched.take(seen, error, now_unix_s)
         try:
             built: _InForce | TlsConfigError = self._built(contents, now_unix_s)

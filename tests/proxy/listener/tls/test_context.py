@@ -15,6 +15,7 @@ from shutil import copyfile
 
 import pytest
 
+from sluice.proxy.listener.tls import context as tls_context
 from sluice.proxy.listener.tls.context import ClientTls, ServerTls, TlsConfigError
 from sluice.proxy.runtime.watched_file import ReloadOutcome
 from testkit.peers.certificates import PASSWORD, CertificateAuthority, Identity
@@ -305,6 +306,21 @@ def test_a_secret_swapped_by_its_symlink_is_seen(tmp_path: Path) -> None:
     os.rename(tmp_path / "..new", data)
     assert look(tls) is ReloadOutcome.SUCCESS
     assert Link(tls.context, client()).server_serial == serial(OTHER_SERVER)
+
+
+def test_files_that_go_while_they_are_looked_at_are_told_once(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tls = files.server()
+    files.key.write_bytes(OTHER_SERVER.key_pem())
+    read = tls_context.read_bytes
+
+    def reads_too_late(path: Path, most_bytes: int) -> bytes:
+        path.unlink(missing_ok=True)
+        return read(path, most_bytes)
+
+    monkeypatch.setattr(tls_context, "read_bytes", reads_too_late)
+    assert [look(tls), look(tls), look(tls)] == [None, ReloadOutcome.UNREADABLE, None]
 
 
 def test_a_new_ca_is_for_new_clients_and_the_old_ones_stay(files: Files) -> None:
