@@ -285,7 +285,7 @@ class SluiceCollector:
         yield _family(f"{name}gates", (((user,), one.gates) for user, one in levels.items()))
         yield _family(f"{name}store_bytes", ((at, one.store_bytes) for at, one in here))
         yield _family(f"{name}layers", ((at, one.layers) for at, one in here))
-        yield _family(f"{name}pairs", ((at, one.pairs) for at, one in here))
+        yield _family(f"{name}pairs", (((user,), one.pairs) for user, one in levels.items()))
         ceiling = meter.ids.quota.ceiling
         yield _family(f"{name}pairs_limit", [((), ceiling.max_pairs)])
         yield _family(f"{name}broker_heap_bytes", [((), ceiling.heap_bytes)])

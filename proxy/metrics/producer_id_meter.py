@@ -32,7 +32,7 @@ class Levels:
 
     def __init__(self) -> None:
         self.tokens = math.inf
-        """of the principals behind `other`, the lowest; inf: there are gates, but nobody is here now"""
+        """of the principals behind `other`, the lowest; inf: nobody is here now who has a limit"""
         self.limit = 0.0
         self.held = self.gates = self.store_bytes = self.layers = self.pairs = 0
 
@@ -43,7 +43,6 @@ class Levels:
         self.held += principal.waiting_tickets
         self.store_bytes += principal.store.size_bytes
         self.layers = max(self.layers, principal.store.layers)
-        self.pairs += len(principal.pairs)
 
 
 class UserIds:
@@ -118,7 +117,8 @@ class ProducerIdMeter:
 
     def fold_in_steps(self, now_ms: float, limits: QuotaLimits) -> Iterator[None]:
         """Take in what the principals have counted and how they stand; a label of none for an hour goes. Who
-        has no limit any more is remembered for a while, but does not stand anywhere."""
+        has no limit any more is remembered for a while; of him the pairs alone are told, for the ceiling
+        counts them against all."""
         self._round += 1
         levels: defaultdict[str, Levels] = defaultdict(Levels)
         # A list, because principals come and go between the steps.
@@ -126,6 +126,7 @@ class ProducerIdMeter:
             series = self._of(principal.user)
             self._take(principal, series)
             series.used_ms = now_ms
+            levels[series.user].pairs += len(principal.pairs)
             if limits.resolve(QuotaKind.PRODUCER_IDS, principal.user, "") is not None:
                 levels[series.user].add(principal, now_ms)
             if index % PRINCIPALS_PER_STEP == 0:

@@ -183,7 +183,7 @@ _ROWS: Final = (
     ),
     MetricDefinition(
         "sluice_producer_ids_pairs", "gauge", _USER, "pairs",
-        "Producer ids times partitions that the broker still remembers.",
+        "Producer ids times partitions that the broker still remembers, also of users whose limit is gone.",
     ),
     MetricDefinition(
         "sluice_producer_ids_pairs_limit", "gauge", (), "pairs",

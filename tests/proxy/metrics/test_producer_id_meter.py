@@ -181,4 +181,18 @@ def test_a_limit_that_was_removed_is_in_force_nowhere() -> None:
     assert bench.meter.levels["alice"].limit == RATE
     bench.limits = QuotaLimits([(QuotaEntity("alice"), {"producer_byte_rate": 1.0})])
     assert bench.fold()["alice"].new == 1
-    assert "alice" not in bench.meter.levels
+    assert "alice" not in bench.meter.tokens()
+
+
+def test_pairs_are_told_as_the_ceiling_counts_them_whoever_has_a_limit_still() -> None:
+    """New ids of others were refused at the ceiling, and the metric of it told a third."""
+    bench = Bench("alice", "bob")
+    for number, user in enumerate(("alice", "bob", "mallory")):
+        assert bench.bring(user, 2 * number, 2 * number + 1)
+    bench.limits = QuotaLimits([(QuotaEntity("bob"), {"producer_ids_rate": RATE})])
+    bench.entities.configure(bench.limits)
+    bench.fold()
+    told = {user: levels.pairs for user, levels in bench.meter.levels.items()}
+    assert told == {"bob": 2, "other": 4}
+    assert sum(told.values()) == bench.ids.quota.ceiling.total
+    assert list(bench.meter.tokens()) == ["bob"], "the others have none"
