@@ -22,7 +22,12 @@ DASHBOARD: Final = ROOT / "deploy/grafana/sluice.json"
 RUNBOOK: Final = ROOT / "docs/runbook"
 TARGET_LABELS: Final = {"job", "instance", "pod", "namespace"}
 """which Prometheus adds to every sample"""
-NOT_OURS: Final = {"up", "process_cpu_seconds_total", "process_resident_memory_bytes"}
+NOT_OURS: Final = {
+    "up",
+    "process_cpu_seconds_total",
+    "process_resident_memory_bytes",
+    "process_start_time_seconds",
+}
 """of Prometheus itself and of prometheus_client"""
 WORD: Final = re.compile(r"\b(?:sluice|process|python)_[a-z0-9_]+\b|\bup\b")
 SELECTOR: Final = re.compile(r"([a-z][a-z0-9_]*)\{([^}]*)\}")

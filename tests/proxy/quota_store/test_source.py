@@ -34,6 +34,7 @@ from testkit.proxy.local_proxy import until
 
 ALICE, BOB = QuotaEntity("alice"), QuotaEntity("bob")
 TOPIC = QuotaTopicOptions(bootstrap=("127.0.0.1:1",))
+_OF_A_TOPIC = ["quota_topic", "quota_topic_ids", "quota_topic_limits"]
 GROUPS = """
 tenants:
   - {name: shop, members: [carol, dave]}
@@ -337,6 +338,22 @@ async def test_without_a_copy_they_are_not_known_until_the_topic_has_been_read()
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(source.known(), 0.05)
     assert not source.limits.entries
+
+
+@pytest.mark.asyncio
+async def test_the_task_by_which_the_alert_knows_that_there_is_a_topic_is_there_only_then(
+    tmp_path: Path,
+) -> None:
+    """SluiceQuotaTopicLost of deploy/prometheus/alerts.yaml."""
+    file = written(tmp_path, "quotas: []")
+    tasks = {
+        source: [name for _, name in QuotaSource(options).work(lambda _: None)]
+        for source, options in {
+            "topic": QuotaOptions(source="topic", topic=TOPIC, file=file),
+            "file": QuotaOptions(file=file),
+        }.items()
+    }
+    assert tasks == {"topic": ["quota_file", *_OF_A_TOPIC], "file": ["quota_file"]}
 
 
 # Who is answered --------------------------------------------------------------------------------------------
