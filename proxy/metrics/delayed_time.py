@@ -2,7 +2,7 @@
 
 A delay is told when it begins, with how long it will last. Delays that overlap count once, so that
 
-    covered(now)  =  time up to now in which at least one connection was held or muted
+    covered(now)  =  time up to now in which at least one connection was held, muted or told to wait
     share         =  (covered(now) − covered(then)) ÷ (now − then),   now − 65 s < then ≤ now − 60 s
 
 One connection that waits for 3 s of each 10 s: 30 %, and so do ten that wait at the same time; ten that take

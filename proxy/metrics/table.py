@@ -82,12 +82,12 @@ _ROWS: Final = (
     ),
     MetricDefinition(
         "sluice_throttled_seconds_total", "counter", _ENTITY, "seconds",
-        "Delays by quotas, held and muted together; delays of several connections add up.",
+        "Delays by quotas, held, muted and told together; delays of several connections add up.",
     ),
     MetricDefinition(
         "sluice_delayed_seconds_total", "counter", _ENTITY, "seconds",
-        "Time in which a connection was held or muted by this quota, however many were at once: its rate is "
-        "the share of time, as `sluice top` and the status page tell it of the last minute.",
+        "Time in which a connection was held, muted or told to wait by this quota, however many at once: "
+        "its rate is the share of time, as `sluice top` and the status page tell it of the last minute.",
     ),
     MetricDefinition(
         "sluice_refused_requests_total", "counter", (*_ENTITY, "reason"), "requests",
@@ -105,7 +105,7 @@ _ROWS: Final = (
     ),
     MetricDefinition(
         "sluice_throttle_time_seconds", "histogram", ("quota",), "seconds",
-        "Delay of each request that was delayed by its quota, held and muted together.",
+        "Delay of each request that was delayed by its quota, held, muted and told together.",
     ),
     MetricDefinition(
         "sluice_delay_queue_size", "gauge", ("quota",), "connections",
