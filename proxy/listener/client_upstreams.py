@@ -45,7 +45,7 @@ class ClientUpstreams:
         self._leads_to: dict[Connection, tuple[int, Address]] = {}  # of a gateway: which broker, and where
         self._relogins: dict[Connection, Relogin] = {}
         self._one_of_several: dict[Connection, float] = {}
-        """those that lead to one of several addresses of a name: since when"""
+        """those that lead to one of several addresses, of a name or of those of any broker: since when"""
 
     def name_of(self, node_id: int | None) -> str:
         """As the access log calls the broker that a client will come to: the first that is tried."""
@@ -69,7 +69,8 @@ class ClientUpstreams:
         """`connection` leads there from now on. `turn`: of the route, when the dial began."""
         session = connection.session
         connection.leads_to = in_text(broker.address)
-        if broker.there is not None:
+        others = self.route.addresses(node_id, monotonic() * 1000.0)[1:]
+        if broker.there is not None or others:
             self._one_of_several[connection] = monotonic()
         if node_id is None:  # of a broker's own clients nothing is learnt for those that any may serve
             self.route.reached(broker.address, turn)
@@ -106,7 +107,7 @@ class ClientUpstreams:
 
 
 def _was_left_alone(session: Session, since_s: float) -> bool:
-    """Its broker ended it; or, where its name has other addresses (since `since_s`; inf: it has none), said
+    """Its broker ended it; or, where there are other addresses to go to (since `since_s`; inf: none), said
     nothing for long."""
     if session.pace.close_cause in ENDED_BY_BROKER:
         return True

@@ -15,6 +15,7 @@ from sluice.protocol.errors import MalformedFrame, ProtocolError
 from sluice.protocol.headers import SIZE_BYTES
 from sluice.proxy.connection.stream import Stream, receive_exactly, send_all
 from sluice.proxy.connection.undialled import NotConnected
+from sluice.proxy.listener.circuit import Address
 from sluice.proxy.listener.host_addresses import SocketAddress
 from sluice.proxy.listener.route import Route
 from sluice.proxy.listener.upstream import Upstream
@@ -54,6 +55,8 @@ class ClusterWatch:
         self._asked = 0
         self._asking = ""
         self._there: SocketAddress | None = None
+        self._connected: Address | None = None
+        self._turn = 0
         self._said_out_of_range: tuple[int, ...] = ()
         self._failing = False
 
@@ -78,6 +81,8 @@ class ClusterWatch:
                 )
             if isinstance(error, OSError):
                 self._upstream.gave_no_answer(self._there)
+            if isinstance(error, TimeoutError) and self._connected is not None:
+                self._route.silent(self._connected, self._turn)
             self._failing = True
             return False
         self._failing = False
@@ -103,9 +108,11 @@ class ClusterWatch:
         self._asked += 1
         addresses = self._route.addresses(None, monotonic() * 1000.0)
         self._asking = ", ".join(map(in_text, addresses))
-        self._there = None
+        self._there = self._connected = None
+        self._turn = self._route.turn()
         broker = await self._upstream.connect(addresses, None, None)
         self._asking, self._there = in_text(broker.address), broker.there
+        self._connected = broker.address
         try:
             size = await self._first_bytes(broker.stream)
             length = int.from_bytes(size, "big", signed=True)

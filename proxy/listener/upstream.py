@@ -331,7 +331,7 @@ class Upstream:
         except (ProtocolError, OSError, TimeoutError, ValueError) as error:
             broker.close()
             if isinstance(error, TimeoutError):
-                self.gave_no_answer(there)
+                self._was_cut_off(dialled)
             reason = f"{in_text(address)}: {words_of(error)}"
             raise NotConnected(DisconnectCause.UPSTREAM_LOGIN_FAILED, reason) from None
         except BaseException:
@@ -384,6 +384,6 @@ class Upstream:
         return data
 
     def _was_cut_off(self, dialled: Dialled) -> None:
-        """Before anything was said of who logs in."""
+        """Before anything was said of who logs in, or in silence."""
         self.gave_no_answer(dialled.there)
         self.cut_off.set()

@@ -22,6 +22,7 @@ from testkit.frames.frames import METADATA, answer, decoded
 from testkit.peers.fault_broker import Behaviour, BrokerSide, FaultBroker
 from testkit.processes.ports import LOOPBACK, free_port
 from testkit.proxy.local_proxy import until
+from testkit.proxy.playbook import START_MS
 
 pytestmark = pytest.mark.asyncio
 Lines = list[Any]
@@ -172,6 +173,24 @@ async def test_what_is_no_answer_teaches_nothing_and_is_asked_for_again(
     assert reason in line["reason"]
     assert line["upstream"] == asked
     assert watch._upstream.cut_off.is_set() is (behaviour is leaves)
+
+
+async def test_a_bootstrap_upstream_that_says_nothing_gives_way_to_the_next(
+    lines: Lines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It froze while clients of other brokers were answered: it was asked again and again, nobody else, and
+    each new client was led to it."""
+    monkeypatch.setattr(cluster_watch, "_ANSWER_TIMEOUT_S", 0.3)
+    async with (
+        FaultBroker(says_nothing) as frozen,
+        FaultBroker(knows(lambda: {1: ("b1", 1)})) as broker,
+        watching(frozen.port, broker.port) as (brokers, watch),
+    ):
+        await until(lambda: len(broker.clients) > 2)
+        assert brokers.upstreams == {1: ("b1", 1)}
+        assert len(frozen.clients) == 1
+        assert watch._route.addresses(None, START_MS)[0] == (LOOPBACK, broker.port)
+    assert len(said(lines, "brokers_not_asked")) == 1
 
 
 async def test_ids_without_a_port_are_said_once_for_each_new_one(lines: Lines) -> None:

@@ -13,17 +13,19 @@ from sluice.proxy.assembly import assemble
 from sluice.proxy.config.config import UpstreamOptions
 from sluice.proxy.config.limits import LimitsOptions
 from sluice.proxy.config.listener import GatewayOptions, ListenerOptions
+from sluice.proxy.connection import client_side
 from sluice.proxy.connection.worker import Worker
+from sluice.proxy.listener import client_upstreams
 from sluice.proxy.listener.circuit import Circuits
 from sluice.proxy.listener.listener import Listener
 from sluice.proxy.listener.security import ListenerSecurity
 from sluice.proxy.runtime.gauges import Gauges
 from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.policy import SessionPolicy
-from testkit.frames.frames import answer, produce
+from testkit.frames.frames import answer, produce, request
 from testkit.frames.wire import Wire, dial
 from testkit.peers.fault_broker import BrokerSide, FaultBroker, answer_to
-from testkit.processes.ports import LOOPBACK, free_port_range
+from testkit.processes.ports import LOOPBACK, free_port, free_port_range
 from testkit.proxy.local_proxy import until
 from testkit.proxy.playbook import limits_of, shared_of
 
@@ -57,7 +59,7 @@ class Cluster:
 
 
 @asynccontextmanager
-async def gateway(bootstrap_port: int) -> AsyncIterator[tuple[Listener, int]]:
+async def gateway(*bootstrap_ports: int) -> AsyncIterator[tuple[Listener, int]]:
     """The listener, and the port of broker 0."""
     first = free_port_range(4)
     shared = shared_of(limits_of())
@@ -67,7 +69,7 @@ async def gateway(bootstrap_port: int) -> AsyncIterator[tuple[Listener, int]]:
         bind_host=LOOPBACK,
         bind_port=first,
         gateway=GatewayOptions(
-            bootstrap_upstreams=(f"{LOOPBACK}:{bootstrap_port}",),
+            bootstrap_upstreams=tuple(f"{LOOPBACK}:{port}" for port in bootstrap_ports),
             advertised_host=LOOPBACK,
             first_broker_port=first + 1,
             max_brokers=3,
@@ -154,3 +156,20 @@ async def test_clients_of_a_broker_that_has_moved_are_sent_away_in_order() -> No
         with await dial(first_port + 1) as client:
             assert await is_served(client)
         assert len(elsewhere.clients) == 1
+
+
+@pytest.mark.parametrize("others", [1, 0])
+async def test_a_client_of_any_broker_that_left_without_an_answer_has_the_brokers_asked(
+    others: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is another to go to: the first may be frozen, and all others' clients be served."""
+    monkeypatch.setattr(client_upstreams, "_UNANSWERED_S", 0.0)
+    monkeypatch.setattr(client_side, "ENDING_DEADLINE_S", 0.05)
+    ports = [free_port() for _ in range(others)]
+    async with two_brokers() as (_, zero, _), gateway(zero.port, *ports) as (listener, first_port):
+        with await dial(first_port - 1) as client, await dial(first_port - 1) as other:
+            assert await is_served(other)
+            await client.send(request(METADATA, 12, {"topics": []}))
+            await until(lambda: len(zero.clients) > 2)
+        await until(lambda: not listener.connections)
+        assert listener.upstreams.upstream.cut_off.is_set() == bool(others)
