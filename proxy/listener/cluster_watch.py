@@ -134,9 +134,11 @@ class ClusterWatch:
             raise
 
     def _learn(self, frame: bytes) -> None:
-        for found in brokers_of(frame, self._asked):
+        listed = brokers_of(frame, self._asked)
+        for found in listed:
             self._brokers.learn(found.node_id, found.host, found.port)
             self._brokers.advertised(found.node_id)  # notes an id that has no port
+        self._brokers.listed([found.node_id for found in listed], monotonic() * 1000.0)
 
 
 def _why(error: Exception) -> str:

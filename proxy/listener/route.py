@@ -95,8 +95,8 @@ class GatewayRoute:
         return self._brokers.upstream(node_id)
 
     def brokers(self) -> Sequence[Address]:
-        """Where the brokers were last seen."""
-        return tuple(self._brokers.upstreams.values())
+        """Where the brokers were last seen, but for those that have left the cluster."""
+        return tuple(self._brokers.present.values())
 
     def turn(self) -> int:
         """How often another bootstrap upstream has become the first."""

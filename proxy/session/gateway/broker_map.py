@@ -9,7 +9,7 @@ instance and after every restart, whatever has been learnt, and a client's old m
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import lru_cache
 from typing import Final, TypeAlias
 
@@ -18,6 +18,8 @@ HostPort: TypeAlias = tuple[str, int]
 _MAX_HOST_CHARS: Final = 255
 """RFC 1035; a longer one cannot be dialled, and would only be remembered."""
 _MAX_PORT: Final = 2**16 - 1
+_LEFT_MS: Final = 24 * 3_600_000.0
+"""longer than a broker is down for repair: one that is not listed for so long has left the cluster"""
 _MAX_OUT_OF_RANGE_IDS: Final = 100
 """remembered for the log; beyond, ids are counted and forgotten"""
 _SMALL: Final = {ord(letter): letter.lower() for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
@@ -54,6 +56,8 @@ class BrokerMap:
         """what clients are told at first, and what stands for an address that has no other"""
         self._bootstrap_upstreams = tuple(bootstrap_upstreams)
         self._upstreams: dict[int, HostPort] = {}
+        self._unlisted_since_ms: dict[int, float] = {}
+        self._left: set[int] = set()
         self._out_of_range: set[int] = set()
         self._real: re.Pattern[str] | None = None  # made when it is needed, as what follows
         self._told: dict[str, str] = {}  # real address, folded → what clients are told
@@ -88,6 +92,18 @@ class BrokerMap:
     def upstreams(self) -> dict[int, HostPort]:
         """All that have been learnt, by id."""
         return dict(sorted(self._upstreams.items()))
+
+    def listed(self, node_ids: Collection[int], now_ms: float) -> None:
+        """The gateway's own question was answered: these are alive. Who is not among them is down, and after
+        a day has left (`present`), until it is listed again."""
+        unlisted = self._upstreams.keys() - set(node_ids)
+        self._unlisted_since_ms = {i: self._unlisted_since_ms.get(i, now_ms) for i in unlisted}
+        self._left = {i for i, since_ms in self._unlisted_since_ms.items() if now_ms >= since_ms + _LEFT_MS}
+
+    @property
+    def present(self) -> dict[int, HostPort]:
+        """Those of `upstreams` that have not left the cluster."""
+        return {i: address for i, address in self.upstreams.items() if i not in self._left}
 
     # Advertised -----------------------------------------------------------------------------------------
 

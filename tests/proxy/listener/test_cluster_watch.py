@@ -87,6 +87,20 @@ async def test_brokers_are_learnt_at_the_start_and_followed_when_they_move(lines
     ]
 
 
+async def test_a_broker_that_its_cluster_lists_no_more_is_asked_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sluice.proxy.session.gateway.broker_map._LEFT_MS", 0.0)
+    where = {1: ("b1", 1), 2: ("b2", 1)}
+    async with FaultBroker(knows(lambda: where)) as broker, watching(broker.port) as (brokers, watch):
+        await until(watch.answered.is_set)
+        assert watch._route.brokers() == (("b1", 1), ("b2", 1))
+        del where[2]
+        await until(lambda: watch._route.brokers() == (("b1", 1),))
+        where[2] = ("b2", 1)
+        await until(lambda: watch._route.brokers() == (("b1", 1), ("b2", 1)))
+
+
 async def test_it_asks_the_next_one_when_the_first_is_dead_and_stays_there(lines: Lines) -> None:
     async with (
         FaultBroker(knows(lambda: {1: ("b1", 1)})) as broker,

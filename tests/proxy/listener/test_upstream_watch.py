@@ -382,10 +382,18 @@ async def test_a_broker_that_refused_is_dialled_though_older_connections_are_ans
             await becomes(rig.watch, "")
 
 
-async def test_a_broker_that_is_no_more_is_not_told_of_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("known", [False, True], ids=["moved", "left"])
+async def test_a_broker_that_is_no_more_is_not_told_of_for_ever(
+    known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sluice.proxy.listener.circuit.FORGOTTEN_MS", 50.0)
     gone = (LOOPBACK, free_port())
-    async with FaultBroker(Freezes()) as broker, watching(broker.port) as rig:
+    async with (
+        FaultBroker(Freezes()) as broker,
+        watching(broker.port, known=gone[1] if known else None) as rig,
+    ):
         assert await rig.upstream.dial(gone, None) is None
         assert gone in dict(rig.circuits.items())
+        for now_ms in (0.0, 24 * 3_600_000.0):
+            rig.brokers.listed([0], now_ms)
         await until(lambda: gone not in dict(rig.circuits.items()))

@@ -44,6 +44,25 @@ def test_a_broker_that_comes_and_moves_is_followed() -> None:
     assert brokers.upstreams == {2: ("10.0.0.9", 9093)}
 
 
+def test_a_broker_has_left_that_no_answer_to_the_gateway_has_listed_for_a_day() -> None:
+    """It was asked for ever whether it takes connections again, and an alert told of it until a restart."""
+    brokers, day_ms = ports(), 24 * 3_600_000.0
+    for node_id in (0, 1, 2):
+        brokers.learn(node_id, f"b{node_id}", 9092)
+    brokers.listed([0, 1], 1_000.0)
+    brokers.listed([0], 2_000.0)
+    brokers.listed([0, 1], day_ms)
+    brokers.listed([0], day_ms + 999.0)
+    assert brokers.present == {0: ("b0", 9092), 1: ("b1", 9092), 2: ("b2", 9092)}
+    brokers.listed([0], day_ms + 1_000.0)
+    assert brokers.present == {0: ("b0", 9092), 1: ("b1", 9092)}
+    assert brokers.upstream(2) == ("b2", 9092), "who comes to its port is led there all the same"
+    brokers.listed([0, 2], 2 * day_ms + 998.0)
+    assert brokers.present == brokers.upstreams, "it is back"
+    brokers.listed([2], 2 * day_ms + 999.0)
+    assert list(brokers.present) == [0, 2]
+
+
 @pytest.mark.parametrize(
     ("node_id", "host", "port"),
     [(50, "b", 1), (-1, "b", 1), (1, "", 1), (1, "h" * 256, 1), (1, "b", 0), (1, "b", -1), (1, "b", 65_536)],
