@@ -5,6 +5,7 @@ when it turns out to be another's.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from math import inf
@@ -138,7 +139,11 @@ class ClientDial:
         upstreams, arrival, node_id = self._upstreams, self._arrival, self._node_id
         if node_id is not None:
             await upstreams.find(node_id)
-        addresses, turn = upstreams.route.addresses(node_id, monotonic() * 1000.0), upstreams.route.turn()
+        turn = upstreams.route.turn()
+
+        def addresses() -> Sequence[Address]:
+            return upstreams.route.addresses(node_id, monotonic() * 1000.0)
+
         user = ANONYMOUS if arrival.user is None else arrival.user
         ends = (arrival.source, arrival.destination)
         broker = await upstreams.upstream.connect(addresses, user, ends, connection.is_given_up)

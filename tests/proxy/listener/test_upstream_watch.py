@@ -285,7 +285,7 @@ async def test_silence_in_the_tls_handshake_opens_no_circuit(tmp_path: Path, lin
     async with FaultBroker(says_nothing) as broker, watching(broker.port, tls=tls) as rig:
         address = (LOOPBACK, broker.port)
         with pytest.raises(NotConnected, match="no answer to the TLS handshake") as refused:
-            await rig.upstream.connect([address], None, None)
+            await rig.upstream.connect(lambda: [address], None, None)
         assert refused.value.cause is DisconnectCause.UPSTREAM_UNREACHABLE
         circuit = rig.circuits.of(address)
         assert (circuit.failures, circuit.is_closed) == (0, True)
