@@ -204,7 +204,7 @@ async def test_who_waits_to_be_dialled_to_where_a_broker_was_is_not_dialled_ther
             await place.acquire()
         with await dial(first_port + 1) as client:
             await client.send(produce(correlation_id=4))
-            await until(lambda: bool(place._waiters))  # type: ignore[attr-defined]
+            await until(lambda: bool(place._waiters))
             cluster.ports[1] = one.port
             await until(lambda: upstreams.route.upstream(1) == (LOOPBACK, one.port))
             place.release()
