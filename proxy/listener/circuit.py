@@ -305,3 +305,8 @@ class Rotation:
         if place != self._first:
             self._first = place
             self.turns += 1
+
+    def silent(self, address: Address) -> None:
+        """It takes connections and answers nothing, which no dial shows: the one behind it is the first."""
+        place = self._addresses.index(address)
+        self.good(self._addresses[(place + 1) % len(self._addresses)])

@@ -5,6 +5,7 @@ when it turns out to be another's.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from math import inf
@@ -45,7 +46,7 @@ class ClientUpstreams:
         self._leads_to: dict[Connection, tuple[int, Address]] = {}  # of a gateway: which broker, and where
         self._relogins: dict[Connection, Relogin] = {}
         self._one_of_several: dict[Connection, float] = {}
-        """those that lead to one of several addresses of a name: since when"""
+        """those that lead to one of several addresses, of a name or of those of any broker: since when"""
 
     def name_of(self, node_id: int | None) -> str:
         """As the access log calls the broker that a client will come to: the first that is tried."""
@@ -69,7 +70,8 @@ class ClientUpstreams:
         """`connection` leads there from now on. `turn`: of the route, when the dial began."""
         session = connection.session
         connection.leads_to = in_text(broker.address)
-        if broker.there is not None:
+        others = self.route.addresses(node_id, monotonic() * 1000.0)[1:]
+        if broker.there is not None or others:
             self._one_of_several[connection] = monotonic()
         if node_id is None:  # of a broker's own clients nothing is learnt for those that any may serve
             self.route.reached(broker.address, turn)
@@ -106,7 +108,7 @@ class ClientUpstreams:
 
 
 def _was_left_alone(session: Session, since_s: float) -> bool:
-    """Its broker ended it; or, where its name has other addresses (since `since_s`; inf: it has none), said
+    """Its broker ended it; or, where there are other addresses to go to (since `since_s`; inf: none), said
     nothing for long."""
     if session.pace.close_cause in ENDED_BY_BROKER:
         return True
@@ -137,7 +139,11 @@ class ClientDial:
         upstreams, arrival, node_id = self._upstreams, self._arrival, self._node_id
         if node_id is not None:
             await upstreams.find(node_id)
-        addresses, turn = upstreams.route.addresses(node_id, monotonic() * 1000.0), upstreams.route.turn()
+        turn = upstreams.route.turn()
+
+        def addresses() -> Sequence[Address]:
+            return upstreams.route.addresses(node_id, monotonic() * 1000.0)
+
         user = ANONYMOUS if arrival.user is None else arrival.user
         ends = (arrival.source, arrival.destination)
         broker = await upstreams.upstream.connect(addresses, user, ends, connection.is_given_up)

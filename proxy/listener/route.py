@@ -31,6 +31,9 @@ class Route(Protocol):
     def reached(self, address: Address, turn: int | None = None) -> None:
         """A dial of it succeeded, which began at this `turn`; None: it answers, too."""
 
+    def silent(self, address: Address, turn: int) -> None:
+        """A question of the proxy's own that began at this `turn` had no answer in time there."""
+
 
 class BrokerRoute:
     """Mode broker: always the same."""
@@ -61,6 +64,9 @@ class BrokerRoute:
     def reached(self, address: Address, turn: int | None = None) -> None:
         """Does nothing: there is nothing to learn."""
 
+    def silent(self, address: Address, turn: int) -> None:
+        """Does nothing: there is no other."""
+
 
 class GatewayRoute:
     """Mode gateway: a broker where it was last seen; else any of the bootstrap upstreams.
@@ -89,8 +95,8 @@ class GatewayRoute:
         return self._brokers.upstream(node_id)
 
     def brokers(self) -> Sequence[Address]:
-        """Where the brokers were last seen."""
-        return tuple(self._brokers.upstreams.values())
+        """Where the brokers were last seen, but for those that have left the cluster."""
+        return tuple(self._brokers.present.values())
 
     def turn(self) -> int:
         """How often another bootstrap upstream has become the first."""
@@ -101,3 +107,10 @@ class GatewayRoute:
         says less than an answer: one that began before it was known whom to prefer changes nothing."""
         if address in self._bootstrap and turn in (None, self._bootstrap.turns):
             self._bootstrap.good(address)
+
+    def silent(self, address: Address, turn: int) -> None:
+        """The next client that any broker serves begins with the next, unless another is preferred by now.
+        Clients that the others serve would hide it, and each new one, and the proxy's own next question,
+        come to who is frozen."""
+        if address in self._bootstrap and turn == self._bootstrap.turns:
+            self._bootstrap.silent(address)

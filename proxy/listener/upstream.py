@@ -127,12 +127,13 @@ class Upstream:
 
     async def connect(
         self,
-        addresses: Sequence[Address],
+        addresses: Callable[[], Sequence[Address]],
         user: str | None,
         ends: tuple[Endpoint, Endpoint] | None,
         is_given_up: Callable[[], bool] | None = None,
     ) -> BrokerStream:
-        """To the first of `addresses` that can be had, for `user` (None: the proxy itself).
+        """To the first of `addresses` that can be had, for `user` (None: the proxy itself). They are
+        asked for again in each turn, for a broker may move while it is dialled.
 
         `ends`: the client's and what it connected to, for the PROXY header. `is_given_up`: whether nobody
         waits for it any more. Raises NotConnected.
@@ -144,14 +145,16 @@ class Upstream:
         except TimeoutError:
             if patience.client_left:
                 raise NotConnected(DisconnectCause.CLIENT_CLOSED, "before a broker was reached") from None
-            waits_for = patience.waits_for or f"{', '.join(map(in_text, addresses))}: too many wait before it"
+            waits_for = (
+                patience.waits_for or f"{', '.join(map(in_text, addresses()))}: too many wait before it"
+            )
             detail = f"{waits_for}; given up after {self._dial_total_s:g} s"
             raise NotConnected(DisconnectCause.UPSTREAM_UNREACHABLE, detail) from None
         return await self._log_in(dialled, address, user)
 
     async def _dial_in_turn(
         self,
-        addresses: Sequence[Address],
+        addresses: Callable[[], Sequence[Address]],
         ends: tuple[Endpoint, Endpoint] | None,
         patience: ClientPatience,
     ) -> tuple[Dialled, Address]:
@@ -159,9 +162,12 @@ class Upstream:
         is_slow = True
         while is_slow:
             is_slow = False
-            for address in addresses:
+            for address in addresses():
                 try:
                     async with self._queue.place(address):
+                        if address not in addresses():  # many were before it
+                            is_slow = True
+                            continue
                         dialled = await self.dial(address, ends)
                 except SaysNothing as error:
                     is_slow = True
@@ -331,7 +337,7 @@ class Upstream:
         except (ProtocolError, OSError, TimeoutError, ValueError) as error:
             broker.close()
             if isinstance(error, TimeoutError):
-                self.gave_no_answer(there)
+                self._was_cut_off(dialled)
             reason = f"{in_text(address)}: {words_of(error)}"
             raise NotConnected(DisconnectCause.UPSTREAM_LOGIN_FAILED, reason) from None
         except BaseException:
@@ -384,6 +390,6 @@ class Upstream:
         return data
 
     def _was_cut_off(self, dialled: Dialled) -> None:
-        """Before anything was said of who logs in."""
+        """Before anything was said of who logs in, or in silence."""
         self.gave_no_answer(dialled.there)
         self.cut_off.set()

@@ -9,7 +9,7 @@ instance and after every restart, whatever has been learnt, and a client's old m
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import lru_cache
 from typing import Final, TypeAlias
 
@@ -18,6 +18,10 @@ HostPort: TypeAlias = tuple[str, int]
 _MAX_HOST_CHARS: Final = 255
 """RFC 1035; a longer one cannot be dialled, and would only be remembered."""
 _MAX_PORT: Final = 2**16 - 1
+_LEFT_MS: Final = 24 * 3_600_000.0
+"""longer than a broker is down for repair: one that is not listed for so long has left the cluster"""
+_MAX_CLAIMS: Final = 100
+"""looked at at a time: a whole cluster that has moved; others are made again by the next answer"""
 _MAX_OUT_OF_RANGE_IDS: Final = 100
 """remembered for the log; beyond, ids are counted and forgotten"""
 _SMALL: Final = {ord(letter): letter.lower() for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
@@ -54,6 +58,12 @@ class BrokerMap:
         """what clients are told at first, and what stands for an address that has no other"""
         self._bootstrap_upstreams = tuple(bootstrap_upstreams)
         self._upstreams: dict[int, HostPort] = {}
+        self.when_claimed: Callable[[int, HostPort], None] | None = None
+        """Called once for each claim that a known broker has moved, until it is settled. None: nobody can ask
+        the broker there, and each answer is believed."""
+        self._claims: set[tuple[int, HostPort]] = set()
+        self._unlisted_since_ms: dict[int, float] = {}
+        self._left: set[int] = set()
         self._out_of_range: set[int] = set()
         self._real: re.Pattern[str] | None = None  # made when it is needed, as what follows
         self._told: dict[str, str] = {}  # real address, folded → what clients are told
@@ -71,13 +81,31 @@ class BrokerMap:
         Nothing is ever unlearnt but by a new address for the same id: a Metadata answer lists the brokers
         that are alive, so that one missing there is only down. Its port stays bound and its clients dial it
         again; where it comes back is most often where it was, and if not, its next Metadata says so.
+        That a known broker has moved is only a claim (`when_claimed`): a broker that is cut off from its
+        controllers goes on telling what was, and its clients would mislead all others.
         An id out of the range, or what cannot be dialled, is not learnt.
         """
         if node_id not in self._ids or not (0 < len(host) <= _MAX_HOST_CHARS and 0 < port <= _MAX_PORT):
             return
-        if self._upstreams.get(node_id) != (host, port):
-            self._upstreams[node_id] = (host, port)
-            self._real = None
+        known, claim = self._upstreams.get(node_id), (node_id, (host, port))
+        if known == claim[1]:
+            return
+        if known is None or self.when_claimed is None:
+            self._set(*claim)
+        elif claim not in self._claims and len(self._claims) < _MAX_CLAIMS:
+            self._claims.add(claim)
+            self.when_claimed(*claim)
+
+    def settle(self, node_id: int, address: HostPort, *, is_true: bool) -> None:
+        """What became of a claim: true if the broker at `address` says that it is `node_id`'s. It may be made
+        again."""
+        self._claims.discard((node_id, address))
+        if is_true:
+            self._set(node_id, address)
+
+    def _set(self, node_id: int, address: HostPort) -> None:
+        self._upstreams[node_id] = address
+        self._real = None
 
     def upstream(self, node_id: int) -> HostPort | None:
         """Where the broker is now, or was last; None: it has not been heard of (dial a bootstrap
@@ -88,6 +116,18 @@ class BrokerMap:
     def upstreams(self) -> dict[int, HostPort]:
         """All that have been learnt, by id."""
         return dict(sorted(self._upstreams.items()))
+
+    def listed(self, node_ids: Collection[int], now_ms: float) -> None:
+        """The gateway's own question was answered: these are alive. Who is not among them is down, and after
+        a day has left (`present`), until it is listed again."""
+        unlisted = self._upstreams.keys() - set(node_ids)
+        self._unlisted_since_ms = {i: self._unlisted_since_ms.get(i, now_ms) for i in unlisted}
+        self._left = {i for i, since_ms in self._unlisted_since_ms.items() if now_ms >= since_ms + _LEFT_MS}
+
+    @property
+    def present(self) -> dict[int, HostPort]:
+        """Those of `upstreams` that have not left the cluster."""
+        return {i: address for i, address in self.upstreams.items() if i not in self._left}
 
     # Advertised -----------------------------------------------------------------------------------------
 

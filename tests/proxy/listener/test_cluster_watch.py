@@ -22,6 +22,7 @@ from testkit.frames.frames import METADATA, answer, decoded
 from testkit.peers.fault_broker import Behaviour, BrokerSide, FaultBroker
 from testkit.processes.ports import LOOPBACK, free_port
 from testkit.proxy.local_proxy import until
+from testkit.proxy.playbook import START_MS
 
 pytestmark = pytest.mark.asyncio
 Lines = list[Any]
@@ -71,19 +72,93 @@ def said(lines: Lines, event: str) -> Lines:
 
 async def test_brokers_are_learnt_at_the_start_and_followed_when_they_move(lines: Lines) -> None:
     where = {1: ("b1.internal", 9092), 2: ("b2.internal", 9092)}
-    async with FaultBroker(knows(lambda: where)) as broker, watching(broker.port) as (brokers, watch):
+    async with (
+        FaultBroker(knows(lambda: where)) as broker,
+        FaultBroker(knows(lambda: where)) as new,
+        watching(broker.port) as (brokers, watch),
+    ):
         await until(watch.answered.is_set)
         assert brokers.upstreams == where
-        where[2] = ("b2-new.internal", 9093)
-        await until(lambda: brokers.upstream(2) == ("b2-new.internal", 9093))
+        where[2] = (LOOPBACK, new.port)
+        await until(lambda: brokers.upstream(2) == (LOOPBACK, new.port))
         del where[1]
         asked = len(broker.clients)
         await until(lambda: len(broker.clients) > asked + 1)
         assert brokers.upstream(1) == ("b1.internal", 9092), "who is down is not forgotten"
+        moved = f"{LOOPBACK}:{new.port}"
     assert [line["brokers"] for line in said(lines, "brokers")] == [
         {1: "b1.internal:9092", 2: "b2.internal:9092"},
-        {1: "b1.internal:9092", 2: "b2-new.internal:9093"},
+        {1: "b1.internal:9092", 2: moved},
     ]
+
+
+async def test_that_a_broker_has_moved_is_asked_at_once_where_it_is_said_to_be() -> None:
+    """Not of who told it. Nobody waits for the next question of all brokers, nor for an address that says
+    nothing."""
+    where = {1: ("b1.internal", 9092), 2: ("b2.internal", 9092)}
+    async with (
+        FaultBroker(knows(lambda: where)) as broker,
+        FaultBroker(says_nothing) as silent,
+        watching(broker.port, refresh_s=3_600.0) as (brokers, watch),
+    ):
+        await until(watch.answered.is_set)
+        brokers.learn(2, LOOPBACK, silent.port)
+        await until(lambda: bool(silent.clients))
+        where[2] = (LOOPBACK, broker.port)
+        brokers.learn(2, LOOPBACK, broker.port)
+        await until(lambda: brokers.upstream(2) == (LOOPBACK, broker.port))
+        assert len(broker.clients) == 2
+
+
+async def test_who_tells_a_brokers_old_address_misleads_nobody(
+    lines: Lines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody is there any more, or another one by now. It is asked again, for it may be true then."""
+    monkeypatch.setattr(cluster_watch, "_RETRY_S", 0.02)
+    where = {1: ("b1.internal", 9092), 2: ("b2.internal", 9092)}
+    dead = free_port()
+    async with (
+        FaultBroker(knows(lambda: where)) as broker,
+        FaultBroker(knows(lambda: where)) as another,
+        watching(broker.port, refresh_s=3_600.0) as (brokers, watch),
+    ):
+        await until(watch.answered.is_set)
+
+        def told() -> bool:
+            for port in (dead, another.port):
+                brokers.learn(2, LOOPBACK, port)
+            return len(another.clients) > 3
+
+        await until(told)
+        assert brokers.upstreams == where
+        where[2] = (LOOPBACK, another.port)
+        await until(lambda: told() and brokers.upstream(2) == where[2])
+        refuted = [f"{LOOPBACK}:{dead}", f"{LOOPBACK}:{another.port}"]
+    assert [line["upstream"] for line in said(lines, "broker_is_not_there")] == refuted
+
+
+async def test_while_the_gateway_cannot_ask_what_passes_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_watch, "_RETRY_S", 0.02)
+    async with FaultBroker(leaves) as broker, watching(broker.port) as (brokers, watch):
+        brokers.learn(2, "b2.internal", 9092)
+        await until(lambda: len(broker.clients) > 1)
+        brokers.learn(2, "b2-new.internal", 9092)
+        await until(lambda: brokers.upstream(2) == ("b2-new.internal", 9092))
+        assert not watch.answered.is_set()
+
+
+async def test_a_broker_that_its_cluster_lists_no_more_is_asked_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sluice.proxy.session.gateway.broker_map._LEFT_MS", 0.0)
+    where = {1: ("b1", 1), 2: ("b2", 1)}
+    async with FaultBroker(knows(lambda: where)) as broker, watching(broker.port) as (_, watch):
+        await until(watch.answered.is_set)
+        assert watch._route.brokers() == (("b1", 1), ("b2", 1))
+        del where[2]
+        await until(lambda: watch._route.brokers() == (("b1", 1),))
+        where[2] = ("b2", 1)
+        await until(lambda: watch._route.brokers() == (("b1", 1), ("b2", 1)))
 
 
 async def test_it_asks_the_next_one_when_the_first_is_dead_and_stays_there(lines: Lines) -> None:
@@ -174,6 +249,24 @@ async def test_what_is_no_answer_teaches_nothing_and_is_asked_for_again(
     assert watch._upstream.cut_off.is_set() is (behaviour is leaves)
 
 
+async def test_a_bootstrap_upstream_that_says_nothing_gives_way_to_the_next(
+    lines: Lines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It froze while clients of other brokers were answered: it was asked again and again, nobody else, and
+    each new client was led to it."""
+    monkeypatch.setattr(cluster_watch, "_ANSWER_TIMEOUT_S", 0.3)
+    async with (
+        FaultBroker(says_nothing) as frozen,
+        FaultBroker(knows(lambda: {1: ("b1", 1)})) as broker,
+        watching(frozen.port, broker.port) as (brokers, watch),
+    ):
+        await until(lambda: len(broker.clients) > 2)
+        assert brokers.upstreams == {1: ("b1", 1)}
+        assert len(frozen.clients) == 1
+        assert watch._route.addresses(None, START_MS)[0] == (LOOPBACK, broker.port)
+    assert len(said(lines, "brokers_not_asked")) == 1
+
+
 async def test_ids_without_a_port_are_said_once_for_each_new_one(lines: Lines) -> None:
     where = {4: ("b4", 1), 5: ("b5", 1), 1001: ("b1001", 1)}
     async with FaultBroker(knows(lambda: where)) as broker, watching(broker.port) as (brokers, _):
@@ -195,5 +288,5 @@ async def test_a_name_that_no_resolver_takes_is_a_broker_that_cannot_be_reached(
         options = ListenerOptions(name="gw", bind_port=0)
         upstream = Upstream(asyncio.get_running_loop(), options, Circuits(), dial_timeout_s=0.5)
         with pytest.raises(NotConnected):
-            await upstream.connect([brokers.upstreams[1]], None, None)
+            await upstream.connect(lambda: [brokers.upstreams[1]], None, None)
     assert said(lines, "upstream_unreachable")[0]["reason"] == "'b..1' is no host's name"

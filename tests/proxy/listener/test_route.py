@@ -11,9 +11,14 @@ A: Address = ("a", 9092)
 B: Address = ("b", 9092)
 
 
+def route_of(*addresses: Address) -> GatewayRoute:
+    brokers = BrokerMap("gateway", 9093, 0, 3, bind_port=9092)
+    return GatewayRoute(brokers, Rotation(addresses, Circuits()))
+
+
 def test_a_dial_that_began_before_another_was_preferred_changes_nothing() -> None:
     """`a` takes connections and ends them, so its clients come again and again; `b` has answered."""
-    route = GatewayRoute(BrokerMap("gateway", 9093, 0, 3, bind_port=9092), Rotation([A, B], Circuits()))
+    route = route_of(A, B)
     turn = route.turn()
     route.reached(A, turn)
     route.reached(B)
@@ -21,3 +26,26 @@ def test_a_dial_that_began_before_another_was_preferred_changes_nothing() -> Non
     assert list(route.addresses(None, START_MS)) == [B, A]
     route.reached(A, route.turn())
     assert list(route.addresses(None, START_MS)) == [A, B], "b could not be had"
+
+
+def test_the_next_comes_first_where_one_says_nothing_unless_another_was_preferred_since() -> None:
+    c: Address = ("c", 9092)
+    route = route_of(A, B, c)
+    turn = route.turn()
+    route.silent(A, turn)
+    assert list(route.addresses(None, START_MS)) == [B, c, A]
+    route.reached(A, turn)
+    assert list(route.addresses(None, START_MS)) == [B, c, A], "a connection of before says nothing"
+    turn = route.turn()
+    route.reached(A)
+    route.silent(B, turn)
+    assert list(route.addresses(None, START_MS)) == [A, B, c]
+    route.silent(c, route.turn())
+    assert list(route.addresses(None, START_MS)) == [A, B, c], "behind the last stands the first"
+
+
+def test_the_only_one_stays_the_first_though_it_says_nothing() -> None:
+    route = route_of(A)
+    route.silent(A, route.turn())
+    route.silent(B, route.turn())
+    assert (list(route.addresses(None, START_MS)), route.turn()) == ([A], 0)

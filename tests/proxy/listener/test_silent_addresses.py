@@ -136,8 +136,9 @@ async def test_one_where_the_proxys_login_comes_to_nothing_comes_last(
         names: Any = Names(bad.port, good.port)
         upstream = Upstream(names, options, Circuits(), dial_timeout_s=ANSWER_S, credentials=credentials)
         with pytest.raises(NotConnected):
-            await upstream.connect([NAME], None, None)
+            await upstream.connect(lambda: [NAME], None, None)
         assert len(bad.clients) == 1
+        assert upstream.cut_off.is_set(), "whether that happens to all is asked"
         assert await first_of(upstream) == good.port
 
 

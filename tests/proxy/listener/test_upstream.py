@@ -96,7 +96,7 @@ async def test_for_itself_the_proxy_names_nobody() -> None:
             name="x", bind_port=0, upstream_host="x", upstream_port=1, upstream_proxy_protocol=True
         )
         upstream = Upstream(asyncio.get_running_loop(), options, Circuits(), dial_timeout_s=5.0)
-        there = await upstream.connect([(LOOPBACK, broker.port)], None, None)
+        there = await upstream.connect(lambda: [(LOOPBACK, broker.port)], None, None)
         async with asyncio.timeout(WITHIN_S):
             assert await found.get() == LOCAL_HEADER
         there.stream.close()
@@ -370,10 +370,10 @@ async def test_the_first_address_that_can_be_had_is_taken_and_a_dead_one_is_not_
         options = ListenerOptions(name="x", bind_port=0, upstream_host="x", upstream_port=1)
         upstream = Upstream(asyncio.get_running_loop(), options, circuits, dial_timeout_s=5.0)
         for _ in range(3):
-            found = await upstream.connect([dead, good], None, None)
+            found = await upstream.connect(lambda: [dead, good], None, None)
             assert found.address == good
             found.stream.close()
         assert circuits.of(dead).failures == 1
         with pytest.raises(NotConnected) as refused:
-            await upstream.connect([dead], None, None)
+            await upstream.connect(lambda: [dead], None, None)
         assert refused.value.cause is DisconnectCause.UPSTREAM_UNREACHABLE

@@ -285,7 +285,7 @@ async def test_silence_in_the_tls_handshake_opens_no_circuit(tmp_path: Path, lin
     async with FaultBroker(says_nothing) as broker, watching(broker.port, tls=tls) as rig:
         address = (LOOPBACK, broker.port)
         with pytest.raises(NotConnected, match="no answer to the TLS handshake") as refused:
-            await rig.upstream.connect([address], None, None)
+            await rig.upstream.connect(lambda: [address], None, None)
         assert refused.value.cause is DisconnectCause.UPSTREAM_UNREACHABLE
         circuit = rig.circuits.of(address)
         assert (circuit.failures, circuit.is_closed) == (0, True)
@@ -382,10 +382,18 @@ async def test_a_broker_that_refused_is_dialled_though_older_connections_are_ans
             await becomes(rig.watch, "")
 
 
-async def test_a_broker_that_is_no_more_is_not_told_of_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("known", [False, True], ids=["moved", "left"])
+async def test_a_broker_that_is_no_more_is_not_told_of_for_ever(
+    known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sluice.proxy.listener.circuit.FORGOTTEN_MS", 50.0)
     gone = (LOOPBACK, free_port())
-    async with FaultBroker(Freezes()) as broker, watching(broker.port) as rig:
+    async with (
+        FaultBroker(Freezes()) as broker,
+        watching(broker.port, known=gone[1] if known else None) as rig,
+    ):
         assert await rig.upstream.dial(gone, None) is None
         assert gone in dict(rig.circuits.items())
+        for now_ms in (0.0, 24 * 3_600_000.0):
+            rig.brokers.listed([0], now_ms)
         await until(lambda: gone not in dict(rig.circuits.items()))

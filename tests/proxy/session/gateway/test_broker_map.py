@@ -44,6 +44,58 @@ def test_a_broker_that_comes_and_moves_is_followed() -> None:
     assert brokers.upstreams == {2: ("10.0.0.9", 9093)}
 
 
+def test_that_a_known_broker_has_moved_is_a_claim_where_the_broker_there_can_be_asked() -> None:
+    """A broker that is cut off from its controllers goes on telling what was; its clients misled others."""
+    brokers = ports(max_brokers=3)
+    claims: list[tuple[int, tuple[str, int]]] = []
+    brokers.when_claimed = lambda node_id, address: claims.append((node_id, address))
+    brokers.learn(2, "b2", 9092)
+    assert brokers.upstream(2) == ("b2", 9092), "of an unknown one nobody knows better"
+    for _ in range(2):
+        brokers.learn(2, "b2-old", 9092)
+        brokers.learn(2, "b2-new", 9092)
+        brokers.learn(2, "b2", 9092)
+    assert claims == [(2, ("b2-old", 9092)), (2, ("b2-new", 9092))]
+    brokers.settle(2, ("b2-old", 9092), is_true=False)
+    assert brokers.upstream(2) == ("b2", 9092)
+    brokers.settle(2, ("b2-new", 9092), is_true=True)
+    assert brokers.upstream(2) == ("b2-new", 9092)
+    assert brokers.known_as("b2-new:9092") == "gateway.example:9102"
+    brokers.learn(2, "b2-old", 9092)
+    assert claims[2:] == [(2, ("b2-old", 9092))], "it may be true by now"
+
+
+def test_claims_are_bounded() -> None:
+    brokers, claims = ports(), []
+    brokers.when_claimed = lambda *claim: claims.append(claim)
+    brokers.learn(2, "b2", 9092)
+    for port in range(1, 1_000):
+        brokers.learn(2, "b2-old", port)
+    assert len(claims) == 100
+    brokers.settle(2, ("b2-old", 1), is_true=False)
+    brokers.learn(2, "b2-new", 9092)
+    assert claims[100:] == [(2, ("b2-new", 9092))]
+
+
+def test_a_broker_has_left_that_no_answer_to_the_gateway_has_listed_for_a_day() -> None:
+    """It was asked for ever whether it takes connections again, and an alert told of it until a restart."""
+    brokers, day_ms = ports(), 24 * 3_600_000.0
+    for node_id in (0, 1, 2):
+        brokers.learn(node_id, f"b{node_id}", 9092)
+    brokers.listed([0, 1], 1_000.0)
+    brokers.listed([0], 2_000.0)
+    brokers.listed([0, 1], day_ms)
+    brokers.listed([0], day_ms + 999.0)
+    assert brokers.present == {0: ("b0", 9092), 1: ("b1", 9092), 2: ("b2", 9092)}
+    brokers.listed([0], day_ms + 1_000.0)
+    assert brokers.present == {0: ("b0", 9092), 1: ("b1", 9092)}
+    assert brokers.upstream(2) == ("b2", 9092), "who comes to its port is led there all the same"
+    brokers.listed([0, 2], 2 * day_ms + 998.0)
+    assert brokers.present == brokers.upstreams, "it is back"
+    brokers.listed([2], 2 * day_ms + 999.0)
+    assert list(brokers.present) == [0, 2]
+
+
 @pytest.mark.parametrize(
     ("node_id", "host", "port"),
     [(50, "b", 1), (-1, "b", 1), (1, "", 1), (1, "h" * 256, 1), (1, "b", 0), (1, "b", -1), (1, "b", 65_536)],
