@@ -52,7 +52,7 @@ _POLICY_KEYS: Final = tuple(each.name for each in fields(PolicySettings) if each
 _SHARES: Final = ("quantile", "day_quantile", "probe_share", "max_step_down", "hysteresis")
 _FACTORS: Final = (
     "headroom", "cut_headroom", "anchor_headroom", "max_step_up", "growth_of_median", "growth_of_past",
-    "near_factor", "near_growth", "max_unreviewed_rise",
+    "near_factor", "near_growth", "max_unreviewed_rise", "max_unreviewed_growth",
 )  # fmt: skip
 """below 1 a limit would fall where it is to rise: `headroom: 0.15` for 15 %"""
 _COUNTS: Final = ("history_days", "recent_days", "min_days_to_cut", "min_days_of_little", "near_days")

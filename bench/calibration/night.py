@@ -72,7 +72,9 @@ class Broker:
                 entries.append(planned(QuotaKind.PRODUCE, entity(user), limit, days, policy, known))
         self.plan = fitted_plan(entries, job.room, job.floors, is_week_whole=not missing)
         for entry in self.plan:
-            self.standings[name_of(entry)] = Standing(entry.anchor, entry.current, entry.proposed)
+            self.standings[name_of(entry)] = Standing(
+                entry.anchor, entry.current, entry.proposed, word=entry.word
+            )
         since = {name_of(entry): day for entry in self.plan if entry.needs_review}
         self.flagged = {user: self.flagged.get(user, night) for user, night in since.items()}
         return Plan(when, self.plan, LogFiles([], {}), job.policy, job.room, missing=missing)

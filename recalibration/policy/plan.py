@@ -21,7 +21,7 @@ from sluice.recalibration.policy.coverage import WEEK_DAYS
 from sluice.recalibration.policy.demand import DayState, Demand, estimate
 from sluice.recalibration.policy.policy import Day, Reason, gone_on, propose
 from sluice.recalibration.policy.settings import PolicySettings
-from sluice.recalibration.policy.standing import SEEN_IN_FULL, Standing, anchor_of
+from sluice.recalibration.policy.standing import SEEN_IN_FULL, Standing, anchor_of, word_of
 from sluice.recalibration.state.measures import MEASURES
 
 POOLED: Final = ""
@@ -108,6 +108,8 @@ class PlanEntry:
     """to what the limit goes tonight if a person grants that"""
     anchor: float = 0.0
     """standing.py"""
+    word: float | None = None
+    """standing.py"""
     days: tuple[DayUse, ...] = ()
     """those with traffic, the latest first"""
     expected: Expected = Expected()
@@ -161,7 +163,9 @@ class PlanEntry:
 
 
 _TOLD: Final = tuple(
-    field.name for field in fields(PlanEntry) if field.name not in {"days", "origin", "left", "made_from"}
+    field.name
+    for field in fields(PlanEntry)
+    if field.name not in {"word", "days", "origin", "left", "made_from"}
 )
 
 
@@ -211,6 +215,7 @@ def planned(
     together = (pooled.get(day.age_days, day.demand.rate) for day in worst)
     # A float whether it is of a quota file, which may have it without digits, or of what a night has kept.
     anchor = float(anchor_of(known.before, limit, uses, settings, known.grant, known.again))
+    word = float(word_of(known.before, limit, known.grant, known.again))
     again = known.again
     base = limit if again is None else again.made_from(limit, known.grant, settings.max_step_up)
     proposal = propose(
@@ -218,6 +223,7 @@ def planned(
         spec.rate_per_s(base),
         settings,
         anchor=spec.rate_per_s(anchor),
+        word=spec.rate_per_s(word),
         grant=spec.rate_per_s(known.grant),
         is_week_whole=not known.incomplete_dates,
     )
@@ -240,6 +246,7 @@ def planned(
         up_to=proposal.up_to * spec.limit_span_s,
         first_step=proposal.first_step * spec.limit_span_s,
         anchor=anchor,
+        word=word,
         days=tuple(uses),
         origin=LimitOrigin.OWN if known.grant else known.origin,  # of a grant a person has looked at it
         made_from=None if base == limit else base,

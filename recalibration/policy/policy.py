@@ -9,7 +9,8 @@
    for review; unless the demand of the last three days can be told, by its shape, to be within 4 × that
    median, and is level: a launch doubles the traffic once; what climbs from day to day is looked at.
    A guard that opened grants 1.15 × what these days show, so that calm days open nothing for an older flood.
-   And without review a limit never passes 2 × its anchor (standing.py), nor with a grant that grant; with one
+   And without review a limit never passes 2 × its anchor (standing.py), nor in all nights together 4 × what
+   a person last set or granted, nor with a grant that grant; with one
    it is doubled each night while more than a tenth of the day was throttled, for that hides what is wanted,
    and rises to 1.5 × the demand, which a cut would leave: who has asked a person once need not ask again.
 3. *Step.* At most × 2 up and × 0.7 down. A cut leaves 1.5 × the demand, and there is none within 8 days of
@@ -98,12 +99,13 @@ def propose(
     settings: PolicySettings,
     *,
     anchor: float = float("inf"),
+    word: float = float("inf"),
     grant: float = 0.0,
     is_week_whole: bool = True,
 ) -> Proposal:
     """The limit after tonight. `days`: those with traffic, in any order; `limit` > 0: the one in force.
 
-    `anchor`, `grant`: standing.py, in units per second. `is_week_whole`: no row of the last week is missing.
+    `anchor`, `word`, `grant`: standing.py, in units per second. `is_week_whole`: no row of the last week is missing.
     """
     days = sorted((day for day in days if day.age_days < settings.history_days), key=_age)  # sums round alike
     if not days:
@@ -115,7 +117,8 @@ def propose(
         wanted = max(wanted, min(grant, _probe(days, limit, settings)))
         target = max(wanted, min(grant, kept * demand))
     reason, needs_review = Reason.DEMAND, False
-    allowed = max(min(_guard(days, settings), settings.max_unreviewed_rise * anchor), grant)
+    allowed = min(settings.max_unreviewed_rise * anchor, settings.max_unreviewed_growth * word)
+    allowed = max(min(_guard(days, settings), allowed), grant)
     if target > max(allowed, limit):
         # A limit that somebody has set above the guard stays: the guard grants, it does not take.
         target, reason, needs_review = max(allowed, limit), Reason.GUARD, True

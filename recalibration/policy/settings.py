@@ -59,6 +59,9 @@ class PolicySettings:
     """before that nothing is usual, and the anchor alone bounds a rise"""
     max_unreviewed_rise: float = 2.0
     """without review, above the last value that a person or a day seen in full has anchored (standing.py)"""
+    max_unreviewed_growth: float = 4.0
+    """without review, in all nights together, above what a person last set or granted: who stays just under
+    his limit looks like growth, and each of his days anchors what the night before has brought"""
     probe_share: float = 0.1
     """of the latest day's windows: throttled in more of them, a limit that was granted more is doubled
     towards the grant, for a guess from the rest told half of what a service asked for"""

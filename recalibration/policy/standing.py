@@ -23,6 +23,11 @@ A third floods at 2,150, of which bursts let some pass at 2,000: the anchor stay
 fourth needs 4,500 by day and 900 by night instead of 1,500 and 300: of three days at 2,000 half is seen, they
 tell of three times the usual days, the anchor becomes 2,000, and 4,000 is the most.
 
+All that is by the log, and a log cannot tell growth from somebody who stays just under his limit, each
+night's anew: each day is seen in full. So in all nights together it rises, without review, to at most
+`max_unreviewed_growth` × a person's last *word*: the limit that a person set, as above, or what a person
+granted since, if that is more.
+
 A *grant* is a person's answer to a review: the limit may rise up to its value, step by step as the
 demand asks for it, until its last date.
 """
@@ -53,16 +58,21 @@ class Standing:
     """and what it proposed"""
     applied: float | None = None
     """the limit when that night was run again, if its first plan was applied meanwhile"""
+    word: float | None = None
+    """what a person last set or granted; None: the night was of a Sluice that did not keep it"""
 
     @property
-    def numbers(self) -> list[float]:
-        """As it is kept: the last number is there if it is known."""
-        numbers = [self.anchor, self.current, self.proposed]
-        return numbers if self.applied is None else [*numbers, self.applied]
+    def numbers(self) -> list[float | None]:
+        """As it is kept: the fields in their order, the last one not None."""
+        numbers = [self.anchor, self.current, self.proposed, self.applied, self.word]
+        while numbers[-1] is None:
+            numbers.pop()
+        return numbers
 
     def has_made(self, limit: float, grant: float = 0.0) -> bool:
         """Whether that night's plans lead to this limit: a night may go a part of the way."""
-        _, *limits = self.numbers
+        applied = self.current if self.applied is None else self.applied
+        limits = (self.current, self.proposed, applied)
         return min(limits) <= float(limit) <= max(*limits, grant)  # as it is kept: 2⁶³−1 is no float
 
     def made_from(self, limit: float, grant: float, max_step_up: float) -> float:
@@ -98,6 +108,17 @@ def anchor_of(
         return anchor  # a burst let it through
     found = max(settings.headroom * highest, min(anchor, limit, settings.anchor_headroom * highest))
     return min(found, anchor) if any(day.throttled_share > FLOODED for day in recent) else found
+
+
+def word_of(
+    before: Standing | None, limit: float, grant: float = 0.0, again: Standing | None = None
+) -> float:
+    """What a person last said of the limit, tonight: arguments as those of `anchor_of`."""
+    if again is not None and again.has_made(limit, grant):
+        limit = again.current
+    if before is None or not before.has_made(limit, grant):
+        return max(limit, grant)
+    return max(before.anchor if before.word is None else before.word, grant)
 
 
 def _in_full(day: DayUse) -> bool:

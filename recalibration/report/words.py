@@ -94,6 +94,7 @@ def sentences(entry: PlanEntry, policy: PolicySettings) -> Iterator[str]:
         days=policy.min_days_to_cut,
         factor=f"{policy.growth_of_median:g}",
         rise=f"{policy.max_unreviewed_rise:g}",
+        growth=f"{policy.max_unreviewed_growth:g}",
     )
     if entry.needs_review:
         yield (
@@ -136,7 +137,8 @@ _REASONS: Final = {
     Reason.STEP_DOWN: "The demand asks for {wanted} only; in one night a limit is cut to × {down} at most.",
     Reason.GUARD: (
         "The demand asks for {wanted}, more than is granted without a person's word: beyond {factor} × the "
-        "median of its days, or {rise} × the last limit that a person, or days seen in full, have set."
+        "median of its days, {rise} × the last limit that a person, or days seen in full, have set, or "
+        "{growth} × the last one that a person has set or granted."
     ),
     Reason.FLOOR: "The lowest limit that the settings allow is {proposed}.",
     Reason.CEILING: "The highest limit that the settings allow is {proposed}; the demand asks for {wanted}.",

@@ -1,6 +1,6 @@
 """What a night remembers besides states: each limit's anchor, and the grants that persons gave.
 
-OUT/standing/DATE.json   each night's: {key: {entity: [anchor, current, proposed]}}; a night reads the newest
+OUT/standing/DATE.json   each night's: {key: {entity: [anchor, current, proposed, applied, word]}}; a night reads the newest
                          that is older than its own date, so that a date run again gives the same plan, and
                          its own of before: by that it knows limits that it has set itself. What a night by a
                          clock that was ahead has left counts as the newest until one by the right date has
@@ -11,7 +11,7 @@ OUT/grants.json          `sluice quotas apply` writes it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from typing import Any, Final, TypeAlias
 
@@ -100,11 +100,11 @@ def write_standings(
         return
     kept = {place: one for place, one in {**known.before, **known.again}.items() if is_kept(place)}
     for entry in entries:
-        now = Standing(entry.anchor, entry.current, entry.proposed)
+        now = Standing(entry.anchor, entry.current, entry.proposed, word=entry.word)
         if entry.made_from is not None:
-            now = Standing(entry.anchor, entry.made_from, entry.proposed, entry.current)
+            now = replace(now, current=entry.made_from, applied=entry.current)
         kept[entry.key, entry.entity] = now
-    content: dict[str, dict[str, list[float]]] = {}
+    content: dict[str, dict[str, list[float | None]]] = {}
     for (key, entity), one in kept.items():
         content.setdefault(key, {})[entity] = one.numbers
     place = LogFolder.of(out)
@@ -134,12 +134,21 @@ def grants_on(out: str, day: date) -> dict[_Limit, float]:
 def _standings(place: LogFolder, path: str) -> dict[_Limit, Standing]:
     def taken(content: dict[str, Any]) -> dict[_Limit, Standing]:
         return {
-            (key, _checked(entity)): Standing(*map(number_from, numbers))
+            (key, _checked(entity)): _standing(numbers)
             for key, entities in content.items()
             for entity, numbers in entities.items()
         }
 
     return read_json(place, path, taken, {})
+
+
+def _standing(numbers: Sequence[Any]) -> Standing:
+    """Raises TypeError or ValueError for what is none."""
+    anchor, current, proposed, *more = numbers
+    return Standing(
+        *map(number_from, (anchor, current, proposed)),
+        *(None if number is None else number_from(number) for number in more),
+    )
 
 
 def _checked(entity: str) -> str:

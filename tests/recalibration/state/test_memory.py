@@ -50,7 +50,7 @@ def test_a_night_reads_the_newest_older_than_its_date_and_keeps_who_was_absent(t
     other = {("producer_byte_rate", '{"user": "bob"}'): Standing(1, 2, 3)}
     write_standings(out, DAY - timedelta(days=1), [entry(1_000)], Remembered(other))
     write_standings(out, DAY, [entry(9_000)], Remembered())
-    before = other | {PLACE: Standing(1_000, 1_000, entry(1_000).proposed)}
+    before = other | {PLACE: Standing(1_000, 1_000, entry(1_000).proposed, word=1_000)}
     assert remembered(out, DAY).before == before
     assert remembered(out, DAY + timedelta(days=5)).before[PLACE].anchor == 9_000
 
