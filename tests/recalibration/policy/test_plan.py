@@ -120,6 +120,38 @@ def test_what_an_id_asks_for_that_has_shown_little_is_for_a_person() -> None:
         assert left.up_to >= 2_000
 
 
+GRANTED = [Known(grant=5_000.0, origin=origin) for origin in LimitOrigin]
+
+
+@pytest.mark.parametrize("known", GRANTED)
+def test_who_is_granted_more_counts_whole_as_soon_as_he_rises_and_his_plan_tells_whose_limit_it_was(
+    known: Known,
+) -> None:
+    held = [EntityDay("p1", 0, DayState({}, {bucket_of(1_000): 8_640}, {bucket_of(9_000): 8_640}))]
+    entry = planned(QuotaKind.PRODUCE, ALICE, 1_000, [*full_days(500)[1:], *held], SETTINGS, known)
+    told = entry.as_json()
+    assert (told["proposed"], told["room_taken"], told["asked"]) == (2_000, 2_000, None)
+    assert told["is_own"] is (known.origin is LimitOrigin.OWN)
+    (alone,) = fitted_plan([entry], ROOM)
+    assert alone == entry
+
+
+@pytest.mark.parametrize("known", GRANTED)
+@pytest.mark.parametrize("floods", [0, 40])
+def test_a_grant_lowers_no_limit_that_names_made_up_by_anybody_have(known: Known, floods: int) -> None:
+    """A lower one of its own would bind nobody, with a grant as without: neither by what it asks for, nor for
+    want of room."""
+    calm = planned(QuotaKind.PRODUCE, ALICE, 1_000, full_days(100), SETTINGS, known)
+    held = [EntityDay("p1", age, DayState({}, {bucket_of(1_000): 8_640}, {})) for age in range(10)]
+    busy = planned(QuotaKind.PRODUCE, ALICE, 1_000, held, SETTINGS, known)
+    assert busy.proposed == 2_000
+    other = planned(QuotaKind.PRODUCE, ALICE, 1_000, held, SETTINGS, GRANTED[0])
+    entries = [calm, busy, *(replace(other, entity=f"f{number}") for number in range(floods))]
+    after = fitted_plan(entries, {"producer_byte_rate": 20_000})
+    is_cut = [each.proposed < 1_000 for each in after[:2]]
+    assert is_cut == [known.origin is LimitOrigin.OWN, known.origin is not LimitOrigin.ANYBODY and floods > 0]
+
+
 def test_a_wish_that_is_rounded_up_is_a_wish_all_the_same() -> None:
     """Who floods 20 asks for 38.9, which is rounded up to a limit: that is no claim to be kept."""
     big = planned(QuotaKind.PRODUCE, ALICE, 80_000_000, full_days(60_000_000), SETTINGS)
