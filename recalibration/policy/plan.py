@@ -31,6 +31,8 @@ _SHOWN_S_A_DAY: Final = 3_600.0
 """who has a limit by a default is one to reckon with after so much traffic, on average"""
 _ROUNDING: Final = 1e-9
 """of sums of fractions"""
+_DIGITS: Final = 6
+"""behind the point: 7,500 an hour by the second, and by the hour again, is 7,500.000000000001"""
 _TOO_LITTLE_KNOWN: Final = frozenset({Reason.TOO_LITTLE, Reason.TOO_NEW_TO_CUT})
 """what somebody asks for of whom a plan says that is no measure of what he needs"""
 _NEARLY: Final = 0.9
@@ -304,7 +306,9 @@ def fitted_plan(
     for key, bound in room.items():
         places = [place for place, entry in enumerate(entries) if entry.key == key]
         mine = [_left_alone(entries[place]) for place in places]
-        floor_limit = floors.get(key, 0.0)
+        # As it was proposed: less of the room would be another limit than the floor, for want of room.
+        kind = KIND_BY_KEY[key]
+        floor_limit = _rounded(kind, KINDS[kind].rate_per_s(floors[key])) if key in floors else 0.0
         while True:
             got = shares([_claim(entry, floor_limit, is_week_whole) for entry in mine], bound)
             without = [
@@ -375,7 +379,7 @@ def _rounded_down(key: str, limit: float) -> float:
 def _rounded(kind: QuotaKind, rate_per_s: float) -> float:
     """As a limit: whole where fractions are refused or would be noise, never rounded down to nothing."""
     spec = KINDS[kind]
-    limit = rate_per_s * spec.limit_span_s
+    limit = round(rate_per_s * spec.limit_span_s, _DIGITS)
     if spec.is_whole:
         return float(max(1, ceil(limit)))
     return float(ceil(limit)) if limit >= WHOLE_FROM else float(f"{limit:.3g}")

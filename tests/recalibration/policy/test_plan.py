@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from sluice.quotas.entity_key import LimitOrigin
-from sluice.quotas.kinds import QuotaKind
+from sluice.quotas.kinds import KINDS, QuotaKind
 from sluice.recalibration.policy.demand import DayState
 from sluice.recalibration.policy.plan import POOLED, EntityDay, Known, PlanEntry, fitted_plan, planned
 from sluice.recalibration.policy.policy import Reason
-from sluice.recalibration.policy.settings import PolicySettings
+from sluice.recalibration.policy.settings import JobSettings, PolicySettings
 from sluice.recalibration.state.buckets import bucket_of
 
 SETTINGS = PolicySettings()
@@ -180,6 +180,33 @@ def test_a_floor_is_kept_whatever_there_is_room_for() -> None:
     entries = [replace(entry, entity=name) for name in "ab"]
     after = fitted_plan(entries, {"producer_byte_rate": 100}, {"producer_byte_rate": 60.0})
     assert [each.proposed for each in after] == [60, 60]
+
+
+@pytest.mark.parametrize(
+    ("kind", "floor", "becomes"),
+    [
+        (QuotaKind.PRODUCER_IDS, 114, 114),
+        (QuotaKind.PRODUCER_IDS, 7_500, 7_500),
+        (QuotaKind.PRODUCER_IDS, 15_000, 15_000),
+        (QuotaKind.REQUEST, 12.55, 12.6),
+        (QuotaKind.REQUEST, 12.54, 12.5),
+        (QuotaKind.PRODUCE, 10_485.76, 10_486),
+    ],
+)
+def test_a_floor_is_the_floor_where_there_is_little_room_however_it_is_rounded(
+    kind: QuotaKind, floor: float, becomes: float
+) -> None:
+    """As CAPACITY it was a rise beyond the policy's step, and every plan refused, for ever."""
+    span_s, key = KINDS[kind].limit_span_s, KINDS[kind].config_key
+    policy = JobSettings(floors={key: floor}).policy_of(kind)
+    small, big = (
+        planned(kind, name, limit, full_days(limit * 0.8 / span_s), policy)
+        for name, limit in (("small", floor / 8), ("big", floor * 8))
+    )
+    after = fitted_plan([small, big], {key: floor * 4}, {key: floor})
+    assert [(each.proposed, each.reason) for each in after][0] == (becomes, Reason.FLOOR)
+    assert after[1].reason is Reason.CAPACITY
+    assert sum(each.proposed for each in after) <= floor * 4
 
 
 def test_who_uses_nearly_all_of_his_limit_keeps_it_throttled_or_not() -> None:
