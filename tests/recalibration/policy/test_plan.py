@@ -204,7 +204,7 @@ def test_a_floor_is_the_floor_where_there_is_little_room_however_it_is_rounded(
         for name, limit in (("small", floor / 8), ("big", floor * 8))
     )
     after = fitted_plan([small, big], {key: floor * 4}, {key: floor})
-    assert [(each.proposed, each.reason) for each in after][0] == (becomes, Reason.FLOOR)
+    assert (after[0].proposed, after[0].reason) == (becomes, Reason.FLOOR)
     assert after[1].reason is Reason.CAPACITY
     assert sum(each.proposed for each in after) <= floor * 4
 

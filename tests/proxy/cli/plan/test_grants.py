@@ -97,8 +97,8 @@ def test_nothing_is_granted_by_a_plan_that_is_long_past_though_it_changes_nothin
 def test_who_was_granted_more_and_has_a_defaults_limit_has_lost_none_of_his_own(
     entity: dict[str, str], is_own: bool, tmp_path: Path
 ) -> None:
-    """For want of room, or of disk, the grant's first step was not written: each plan counts him whole, as one
-    with a limit of his own, and for 14 nights no limit of anybody changed."""
+    """For want of room, or of disk, the grant's first step was not written: each plan counts him whole, as
+    one with a limit of his own, and for 14 nights no limit of anybody changed."""
     place = quotas(tmp_path, {"bob": 1_000})
     file, (part,) = place.file, entity
     file.write_text(file.read_text() + f"  - {part}: <default>\n    {KEY}: 1000\n")
