@@ -43,8 +43,8 @@ def takers_of(
 def _taken(
     kind: QuotaKind, own: QuotaEntity, before: QuotaLimits, after: QuotaLimits, names: _Names
 ) -> QuotaEntity | None:
-    """Of whom this new limit takes what counts against another's; None: of nobody. Only a user's does, or one
-    of a prefix of his: all of a single client id was in its bucket before."""
+    """Whose clients this new limit takes from another's bucket; None: nobody's. Only a user's does, or one of
+    a prefix of his: all of a single client id was in its bucket before."""
     user, group = own.user, own.client_id
     if not isinstance(user, str) or isinstance(group, str):
         return None
