@@ -4,7 +4,7 @@
     capacity:                        # what one broker bears, in the unit of the key
       producer_byte_rate: 100000000
     oversubscription: 1.5            # limits may come to that much of it
-    floor:                           # no limit below (capacity or not), none above is proposed
+    floor:                           # no limit below (capacity or not), none above is proposed or granted
       producer_byte_rate: 10240
     ceiling:
       producer_byte_rate: 50000000

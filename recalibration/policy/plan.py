@@ -31,6 +31,8 @@ _SHOWN_S_A_DAY: Final = 3_600.0
 """who has a limit by a default is one to reckon with after so much traffic, on average"""
 _ROUNDING: Final = 1e-9
 """of sums of fractions"""
+_DIGITS: Final = 6
+"""behind the point: 7,500 an hour by the second, and by the hour again, is 7,500.000000000001"""
 _TOO_LITTLE_KNOWN: Final = frozenset({Reason.TOO_LITTLE, Reason.TOO_NEW_TO_CUT})
 """what somebody asks for of whom a plan says that is no measure of what he needs"""
 _NEARLY: Final = 0.9
@@ -114,17 +116,25 @@ class PlanEntry:
     """those with traffic, the latest first"""
     expected: Expected = Expected()
     origin: LimitOrigin = LimitOrigin.OWN
+    is_granted: bool = False
+    """a person has granted it more"""
     left: float = inf
     """of its key's room, for names that anybody may make up"""
     made_from: float | None = None
     """the limit before this date's first plan, where that has led to `current`"""
 
     @property
+    def counts_as(self) -> LimitOrigin:
+        """Its own is a default's limit, too, that rises by a grant: a person has looked at it."""
+        is_rise = self.proposed > self.current
+        return LimitOrigin.OWN if self.is_granted and is_rise else self.origin
+
+    @property
     def weight(self) -> float:
         """How much it counts in its key's room, 0 to 1: with a limit by a default its share of an hour's
         traffic a day, of the last days. One connection that sends under a new id every 10 s could make up
         thousands that ask for as much as any other."""
-        if self.origin is LimitOrigin.OWN:
+        if self.counts_as is LimitOrigin.OWN:
             return 1.0
         traffic_s = sum(day.traffic_s for day in self.days if day.age_days < _SHOWN_DAYS)
         return min(1.0, traffic_s / (_SHOWN_DAYS * _SHOWN_S_A_DAY))
@@ -137,8 +147,8 @@ class PlanEntry:
     @property
     def asked(self) -> float | None:
         """What a default's limit takes of its key's room: what is asked for, by its weight, or what there is
-        for it. None: it has one of its own, which counts whole."""
-        if self.origin is LimitOrigin.OWN:
+        for it. None: it has one of its own, or is to have it by a grant, which counts whole."""
+        if self.counts_as is LimitOrigin.OWN:
             return None
         return min(self.weight * min(self.current, self.wanted), self.left)
 
@@ -158,6 +168,7 @@ class PlanEntry:
         told["entity"] = json.loads(self.entity)
         told["reason"] = self.reason.value
         told["room_taken"], told["asked"] = self.room_taken, self.asked
+        told["is_own"] = self.origin is LimitOrigin.OWN
         told["expected"] = {name: getattr(self.expected, name) for name in EXPECTED}
         return told
 
@@ -165,7 +176,7 @@ class PlanEntry:
 _TOLD: Final = tuple(
     field.name
     for field in fields(PlanEntry)
-    if field.name not in {"word", "days", "origin", "left", "made_from"}
+    if field.name not in {"word", "days", "origin", "is_granted", "left", "made_from"}
 )
 
 
@@ -248,11 +259,12 @@ def planned(
         anchor=anchor,
         word=word,
         days=tuple(uses),
-        origin=LimitOrigin.OWN if known.grant else known.origin,  # of a grant a person has looked at it
+        origin=known.origin,
+        is_granted=known.grant > 0.0,
         made_from=None if base == limit else base,
     )
     # With a room or without: names are made up by the thousand, and each cut or rise would be one of its own.
-    return _left_alone(entry) if entry.origin is LimitOrigin.ANYBODY else entry
+    return _left_alone(entry) if entry.counts_as is LimitOrigin.ANYBODY else entry
 
 
 _Found = tuple[Demand, DayState | DayTotals]
@@ -294,7 +306,9 @@ def fitted_plan(
     for key, bound in room.items():
         places = [place for place, entry in enumerate(entries) if entry.key == key]
         mine = [_left_alone(entries[place]) for place in places]
-        floor_limit = floors.get(key, 0.0)
+        # As it was proposed: less of the room would be another limit than the floor, for want of room.
+        kind = KIND_BY_KEY[key]
+        floor_limit = _rounded(kind, KINDS[kind].rate_per_s(floors[key])) if key in floors else 0.0
         while True:
             got = shares([_claim(entry, floor_limit, is_week_whole) for entry in mine], bound)
             without = [
@@ -315,7 +329,7 @@ def _with(entry: PlanEntry, share: float) -> PlanEntry:
     """With no more of the room than that. A default's limit gives way only where a user's counts whole, and
     what he asks for does not fit. Of what anybody may make up a lower one would bind nobody, and become one
     of its own that stands with the others."""
-    if entry.weight == 1.0 and entry.origin is not LimitOrigin.ANYBODY:
+    if entry.weight == 1.0 and entry.counts_as is not LimitOrigin.ANYBODY:
         return replace(entry, proposed=_rounded_down(entry.key, share), reason=Reason.CAPACITY)
     return replace(entry, left=share, reason=Reason.BY_DEFAULT)
 
@@ -324,8 +338,8 @@ def _left_alone(entry: PlanEntry) -> PlanEntry:
     """As it is, where its limit is a default's: one of its own would count whole from then on, a lower one,
     too. A user may have more once he has shown enough; whom anybody may make up, by a person's word."""
     is_more = entry.proposed > entry.current
-    is_known = entry.origin is LimitOrigin.DEFAULT and entry.weight == 1.0
-    if entry.origin is LimitOrigin.OWN or not entry.is_change or (is_more and is_known):
+    is_known = entry.counts_as is LimitOrigin.DEFAULT and entry.weight == 1.0
+    if entry.counts_as is LimitOrigin.OWN or not entry.is_change or (is_more and is_known):
         return entry
     return _stays(entry)
 
@@ -345,9 +359,9 @@ def _claim(entry: PlanEntry, floor_limit: float, is_week_whole: bool) -> Claim:
         kept=entry.weight * entry.wanted,
         has=entry.weight * entry.current,
         is_held_back=_is_held_back(entry),
-        is_new=entry.origin is LimitOrigin.OWN and entry.reason in _TOO_LITTLE_KNOWN,
+        is_new=entry.counts_as is LimitOrigin.OWN and entry.reason in _TOO_LITTLE_KNOWN,
         firm=max(min(floor_limit, taken) if entry.weight == 1.0 else 0.0, not_cut),
-        is_of_anybody=entry.origin is LimitOrigin.ANYBODY or entry.weight < 1.0,
+        is_of_anybody=entry.counts_as is LimitOrigin.ANYBODY or entry.weight < 1.0,
     )
 
 
@@ -365,7 +379,7 @@ def _rounded_down(key: str, limit: float) -> float:
 def _rounded(kind: QuotaKind, rate_per_s: float) -> float:
     """As a limit: whole where fractions are refused or would be noise, never rounded down to nothing."""
     spec = KINDS[kind]
-    limit = rate_per_s * spec.limit_span_s
+    limit = round(rate_per_s * spec.limit_span_s, _DIGITS)
     if spec.is_whole:
         return float(max(1, ceil(limit)))
     return float(ceil(limit)) if limit >= WHOLE_FROM else float(f"{limit:.3g}")

@@ -17,7 +17,8 @@
    the first traffic, nor while rows of the last week are missing; on less than an hour of traffic only to
    1.15 × 1.25 × the highest of 14 days or more (that somebody is throttled is no matter of samples). What
    would change by less than 10 % stays.
-4. *Floor and ceiling* last. (capacity.py then fits the entities of a broker into what it can bear.)
+4. *Floor and ceiling* last; the ceiling bounds what a person may grant, too. (capacity.py then fits the
+   entities of a broker into what it can bear.)
 
 Worked example, a limit of 1,000: ten days at 800 and, last night, one censored at 1,000 whose shape tells of
 3,500 (the estimate is 2 × the top = 2,000). Want 1.15 × 2,000 = 2,300. 3,500 is beyond 4 × 800, so the guard
@@ -86,7 +87,7 @@ class Proposal:
     """what the demand asks for, before guard, step, floor and ceiling; 0.0: unknown"""
     reason: Reason
     needs_review: bool
-    """`wanted` is more than is granted without a person's word"""
+    """`wanted` is more than is granted without a person's word, and there is more that he may grant"""
     up_to: float = 0.0
     """the most that the last days may have asked for: what a person may grant"""
     first_step: float = 0.0
@@ -105,7 +106,8 @@ def propose(
 ) -> Proposal:
     """The limit after tonight. `days`: those with traffic, in any order; `limit` > 0: the one in force.
 
-    `anchor`, `word`, `grant`: standing.py, in units per second. `is_week_whole`: no row of the last week is missing.
+    `anchor`, `word`, `grant`: standing.py, in units per second. `is_week_whole`: no row of the last week is
+    missing.
     """
     days = sorted((day for day in days if day.age_days < settings.history_days), key=_age)  # sums round alike
     if not days:
@@ -132,16 +134,16 @@ def propose(
         target, reason = limit * settings.max_step_down, Reason.STEP_DOWN
     if target < settings.floor:
         target, reason = settings.floor, Reason.FLOOR
-    elif target > settings.ceiling:
+    elif target > settings.ceiling or (needs_review and target == settings.ceiling):
         target, reason = settings.ceiling, Reason.CEILING
     elif abs(target - limit) < settings.hysteresis * limit:
         target = limit
         if reason is Reason.DEMAND:
             reason = Reason.UNCHANGED
     latest = max(day.demand.ceiling for day in days[: settings.near_days])
-    up_to = max(wanted, kept * latest)
+    up_to = min(max(wanted, kept * latest), settings.ceiling)
     first_step = min(up_to, max(wanted, _probe(days, limit, settings)), limit * settings.max_step_up)
-    return Proposal(target, wanted, reason, needs_review, up_to, first_step)
+    return Proposal(target, wanted, reason, needs_review and up_to > target, up_to, first_step)
 
 
 def gone_on(

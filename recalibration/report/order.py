@@ -23,12 +23,12 @@ _RANKS: Final = {LimitOrigin.OWN: 0, LimitOrigin.DEFAULT: 1, LimitOrigin.ANYBODY
 
 def rank(entry: PlanEntry) -> int:
     """By whose limit it is; the lower the earlier."""
-    return _RANKS[entry.origin]
+    return _RANKS[entry.counts_as]
 
 
 def is_made_up(entry: PlanEntry) -> bool:
     """Anybody may make up more of its kind."""
-    return entry.origin is LimitOrigin.ANYBODY
+    return entry.counts_as is LimitOrigin.ANYBODY
 
 
 def weights(entries: Iterable[PlanEntry]) -> dict[str, float]:

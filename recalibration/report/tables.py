@@ -34,6 +34,7 @@ PLAN_COLUMNS: Final = pa.schema(
         ("anchor", pa.float64()),
         ("room_taken", pa.float64()),
         ("asked", pa.float64()),
+        ("is_own", pa.bool_()),
         *((f"expected_{name}", pa.float64()) for name in EXPECTED),
     ]
 )

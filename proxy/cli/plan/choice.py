@@ -346,23 +346,18 @@ def _leave_out_what_cannot_be(
             )
         else:
             chosen, later = those_with_room(as_it_is, candidates)
-        takers = takers_of(plan, before, now, chosen)
+        takers = takers_of(before, now, chosen)
         if not takers:
             choice.chosen = chosen
             choice.left_out += later
             return
         # Anew without these: a cut that is none makes no room.
-        kept = [limit for limit in candidates if (limit.key, limit.entity) not in takers]
-        if len(kept) == len(candidates):
-            raise PlanRefused(
-                f"{plan.source}: does not fit the limits of this place; make it again from them"
-            )
         choice.left_out += [
             (limit, f"would take {takers[limit.key, limit.entity]} too; give that a limit of its own first")
             for limit in candidates
             if (limit.key, limit.entity) in takers
         ]
-        candidates = kept
+        candidates = [limit for limit in candidates if (limit.key, limit.entity) not in takers]
 
 
 def _names(limits: list[PlannedLimit]) -> str:

@@ -45,7 +45,8 @@ class PlannedLimit:
     first_step: float = 0.0
     """to what it goes tonight, if a person grants that; 0: an older plan does not say"""
     asked: float | None = None
-    """what it takes of its key's room as long as it is a default's; None: it is its own, and counts whole"""
+    """what it takes of its key's room as long as it is a default's; None: it is its own, or was granted more,
+    and counts whole"""
     is_change: bool = True
     """the plan has another limit for it"""
     is_of_anybody: bool = False
@@ -233,13 +234,14 @@ def _limit(item: Any) -> PlannedLimit:
     confidence, up_to, first_step = (
         _or_zero(item.get(name)) for name in ("confidence", "up_to", "first_step")
     )
-    # A plan of before tells it of those that are left alone only.
+    # A plan of before tells it of those that are left alone only, and of its own that it counts whole.
     asked = _number(item["asked"]) if "asked" in item else _number(item.get("room_taken"))
     if "asked" not in item and asked is not None and asked >= proposed:
         asked = None
+    is_own = item.get("is_own", "asked" in item and item["asked"] is None)
     return PlannedLimit(
         kind, entity, whom, current, proposed, reason, review, confidence, up_to, first_step, asked,
-        proposed != current, is_own="asked" in item and item["asked"] is None,
+        proposed != current, is_own=is_own is True,
     )  # fmt: skip
 
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from sluice.quotas.entity_key import LimitOrigin
-from sluice.quotas.kinds import QuotaKind
+from sluice.quotas.kinds import KINDS, QuotaKind
 from sluice.recalibration.policy.demand import DayState
 from sluice.recalibration.policy.plan import POOLED, EntityDay, Known, PlanEntry, fitted_plan, planned
 from sluice.recalibration.policy.policy import Reason
-from sluice.recalibration.policy.settings import PolicySettings
+from sluice.recalibration.policy.settings import JobSettings, PolicySettings
 from sluice.recalibration.state.buckets import bucket_of
 
 SETTINGS = PolicySettings()
@@ -120,6 +120,38 @@ def test_what_an_id_asks_for_that_has_shown_little_is_for_a_person() -> None:
         assert left.up_to >= 2_000
 
 
+GRANTED = [Known(grant=5_000.0, origin=origin) for origin in LimitOrigin]
+
+
+@pytest.mark.parametrize("known", GRANTED)
+def test_who_is_granted_more_counts_whole_as_soon_as_he_rises_and_his_plan_tells_whose_limit_it_was(
+    known: Known,
+) -> None:
+    held = [EntityDay("p1", 0, DayState({}, {bucket_of(1_000): 8_640}, {bucket_of(9_000): 8_640}))]
+    entry = planned(QuotaKind.PRODUCE, ALICE, 1_000, [*full_days(500)[1:], *held], SETTINGS, known)
+    told = entry.as_json()
+    assert (told["proposed"], told["room_taken"], told["asked"]) == (2_000, 2_000, None)
+    assert told["is_own"] is (known.origin is LimitOrigin.OWN)
+    (alone,) = fitted_plan([entry], ROOM)
+    assert alone == entry
+
+
+@pytest.mark.parametrize("known", GRANTED)
+@pytest.mark.parametrize("floods", [0, 40])
+def test_a_grant_lowers_no_limit_that_names_made_up_by_anybody_have(known: Known, floods: int) -> None:
+    """A lower one of its own would bind nobody, with a grant as without: neither by what it asks for, nor for
+    want of room."""
+    calm = planned(QuotaKind.PRODUCE, ALICE, 1_000, full_days(100), SETTINGS, known)
+    held = [EntityDay("p1", age, DayState({}, {bucket_of(1_000): 8_640}, {})) for age in range(10)]
+    busy = planned(QuotaKind.PRODUCE, ALICE, 1_000, held, SETTINGS, known)
+    assert busy.proposed == 2_000
+    other = planned(QuotaKind.PRODUCE, ALICE, 1_000, held, SETTINGS, GRANTED[0])
+    entries = [calm, busy, *(replace(other, entity=f"f{number}") for number in range(floods))]
+    after = fitted_plan(entries, {"producer_byte_rate": 20_000})
+    is_cut = [each.proposed < 1_000 for each in after[:2]]
+    assert is_cut == [known.origin is LimitOrigin.OWN, known.origin is not LimitOrigin.ANYBODY and floods > 0]
+
+
 def test_a_wish_that_is_rounded_up_is_a_wish_all_the_same() -> None:
     """Who floods 20 asks for 38.9, which is rounded up to a limit: that is no claim to be kept."""
     big = planned(QuotaKind.PRODUCE, ALICE, 80_000_000, full_days(60_000_000), SETTINGS)
@@ -148,6 +180,33 @@ def test_a_floor_is_kept_whatever_there_is_room_for() -> None:
     entries = [replace(entry, entity=name) for name in "ab"]
     after = fitted_plan(entries, {"producer_byte_rate": 100}, {"producer_byte_rate": 60.0})
     assert [each.proposed for each in after] == [60, 60]
+
+
+@pytest.mark.parametrize(
+    ("kind", "floor", "becomes"),
+    [
+        (QuotaKind.PRODUCER_IDS, 114, 114),
+        (QuotaKind.PRODUCER_IDS, 7_500, 7_500),
+        (QuotaKind.PRODUCER_IDS, 15_000, 15_000),
+        (QuotaKind.REQUEST, 12.55, 12.6),
+        (QuotaKind.REQUEST, 12.54, 12.5),
+        (QuotaKind.PRODUCE, 10_485.76, 10_486),
+    ],
+)
+def test_a_floor_is_the_floor_where_there_is_little_room_however_it_is_rounded(
+    kind: QuotaKind, floor: float, becomes: float
+) -> None:
+    """As CAPACITY it was a rise beyond the policy's step, and every plan refused, for ever."""
+    span_s, key = KINDS[kind].limit_span_s, KINDS[kind].config_key
+    policy = JobSettings(floors={key: floor}).policy_of(kind)
+    small, big = (
+        planned(kind, name, limit, full_days(limit * 0.8 / span_s), policy)
+        for name, limit in (("small", floor / 8), ("big", floor * 8))
+    )
+    after = fitted_plan([small, big], {key: floor * 4}, {key: floor})
+    assert (after[0].proposed, after[0].reason) == (becomes, Reason.FLOOR)
+    assert after[1].reason is Reason.CAPACITY
+    assert sum(each.proposed for each in after) <= floor * 4
 
 
 def test_who_uses_nearly_all_of_his_limit_keeps_it_throttled_or_not() -> None:

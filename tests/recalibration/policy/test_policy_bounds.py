@@ -186,6 +186,19 @@ def test_a_person_is_told_what_the_last_days_may_have_asked_for_and_what_tonight
     assert (hiding.up_to, hiding.first_step) == (3_000, 2_400)
 
 
+def test_a_person_grants_nothing_above_the_ceiling_and_at_it_nothing_waits_for_one() -> None:
+    days = [*steady(1_000, 10, since=1), censored(0, 5_000, 90_000)]
+    bounded = replace(SETTINGS, ceiling=2_500.0)
+    proposal = propose(days, 1_500, bounded)
+    assert proposal.limit == pytest.approx(2_070)
+    assert proposal.needs_review
+    assert (proposal.up_to, proposal.first_step) == (2_500, 2_500)
+    for limit in (2_500, 4_000):
+        proposal = propose(days, limit, bounded)
+        assert (proposal.limit, proposal.up_to, proposal.needs_review) == (2_500, 2_500, False)
+        assert proposal.reason is Reason.CEILING
+
+
 def test_without_a_day_nothing_is_known() -> None:
     assert propose([], 1_000, SETTINGS) == Proposal(1_000, 0.0, Reason.TOO_LITTLE, needs_review=False)
 

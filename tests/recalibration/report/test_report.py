@@ -210,7 +210,8 @@ def test_each_reason_is_told_in_a_sentence_with_its_numbers(reason: Reason) -> N
 
 def test_the_words_of_a_review_and_of_guesses() -> None:
     told = " ".join(sentences(replace(BOB, reason=Reason.GUARD), SETTINGS))
-    assert "beyond 1.8 × the median of its days, or 2 × the last limit that a person" in told
+    assert "beyond 1.8 × the median of its days, 2 × the last limit that a person, or days seen" in told
+    assert "or 4 × the last one that a person has set or granted" in told
     assert "Needs review" in told
     assert "Without a person's word it becomes 1.5 kB/s and no more" in told
     assert "On 1 of 10 days throttling hid the demand" in told

@@ -90,3 +90,24 @@ def test_nothing_is_granted_by_a_plan_that_is_long_past_though_it_changes_nothin
     assert granted_in(tmp_path) == []
     apply_plan(found, place, today=TODAY, reviews=ALL)
     assert granted_in(tmp_path) == ['{"user": "alice"}']
+
+
+@pytest.mark.parametrize("is_own", [False, True])
+@pytest.mark.parametrize("entity", [{"client-id": "etl"}, {"user": "alice"}])
+def test_who_was_granted_more_and_has_a_defaults_limit_has_lost_none_of_his_own(
+    entity: dict[str, str], is_own: bool, tmp_path: Path
+) -> None:
+    """For want of room, or of disk, the grant's first step was not written: each plan counts him whole, as
+    one with a limit of his own, and for 14 nights no limit of anybody changed."""
+    place = quotas(tmp_path, {"bob": 1_000})
+    file, (part,) = place.file, entity
+    file.write_text(file.read_text() + f"  - {part}: <default>\n    {KEY}: 1000\n")
+    entries = [of("", 2_000, 1_000, entity=entity, asked=None, is_own=is_own), of("bob", 1_500, 1_000)]
+    found = read_plan(plan(tmp_path, DAY, entries))
+    if is_own:
+        with pytest.raises(PlanRefused, match="is stale: 1 limit changed since it was made"):
+            apply_plan(found, place, today=TODAY)
+        return
+    apply_plan(found, place, today=TODAY)
+    written = {whom: its[KEY] for whom, its in place.listing().limits.items()}
+    assert (written[tuple(entity.items())], written[("user", "bob"),]) == (2_000, 1_500)
