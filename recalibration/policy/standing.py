@@ -141,9 +141,7 @@ def word_of(
     return max(before.anchor if before.word is None else before.word, grant)
 
 
-def has_ended(
-    grant: Grant, before: Standing | None, limit: float, again: Standing | None = None
-) -> bool:
+def has_ended(grant: Grant, before: Standing | None, limit: float, again: Standing | None = None) -> bool:
     """Whether a person has: by a limit below what nights had made of it, tonight or since the grant was
     given. Another grant, of a later date, is a word of its own. Arguments as those of `anchor_of`."""
     if any(one is not None and one.ended == grant.until for one in (before, again)):

@@ -100,9 +100,7 @@ def write_standings(
         return
     kept = {place: one for place, one in {**known.before, **known.again}.items() if is_kept(place)}
     for entry in entries:
-        now = Standing(
-            entry.anchor, entry.current, entry.proposed, word=entry.word, ended=entry.ended_grant
-        )
+        now = Standing(entry.anchor, entry.current, entry.proposed, word=entry.word, ended=entry.ended_grant)
         if entry.made_from is not None:
             now = replace(now, current=entry.made_from, applied=entry.current)
         kept[entry.key, entry.entity] = now
