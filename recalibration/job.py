@@ -140,10 +140,10 @@ def take_day(
     rows, files = read_log(spark, logs, day, skip_damaged=job.skip_damaged)
     while True:
         try:
-            found = windows_of(rows, limits, day, job.burst_s)
-            is_used = store.write(WINDOWS, found.rows, day)
             # A pass over all rows: those of requests have none.
             beats = {} if files.table == REQUESTS else beats_of(rows)
+            found = windows_of(rows, limits, day, job.burst_s, beats)
+            is_used = store.write(WINDOWS, found.rows, day)
             write_beats(store.tonight or store.root, day, beats)
             break
         except Exception as error:  # Spark's own and its bridge's have no base in common

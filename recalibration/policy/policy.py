@@ -105,7 +105,8 @@ def propose(
 ) -> Proposal:
     """The limit after tonight. `days`: those with traffic, in any order; `limit` > 0: the one in force.
 
-    `anchor`, `word`, `grant`: standing.py, in units per second. `is_week_whole`: no row of the last week is missing.
+    `anchor`, `word`, `grant`: standing.py, in units per second. `is_week_whole`: no row of the last week is
+    missing.
     """
     days = sorted((day for day in days if day.age_days < settings.history_days), key=_age)  # sums round alike
     if not days:

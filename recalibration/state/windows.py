@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from hashlib import blake2b
+from types import MappingProxyType
 from typing import Final
 
 from pyspark.sql import DataFrame
@@ -24,10 +25,11 @@ from sluice.quotas.entity_key import key_of_address, key_of_client
 from sluice.quotas.kinds import KINDS, QuotaKind, Scope
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.recalibration.log.reason import BeyondReasonError, within_sql
+from sluice.recalibration.policy.holes import Beats
 from sluice.recalibration.spark.local_frame import DOUBLE, INT, LONG, TEXT, local_frame
 from sluice.recalibration.state.measures import CONNECTION_CLASS, MEASURES, Measure
 from sluice.recalibration.state.scheduled import left_out
-from sluice.usage.access_record import NAMELESS, ROLLUP
+from sluice.usage.access_record import NAMELESS, ROLLUP, WINDOW_MS
 
 INFLATION_MAX: Final = 10.0
 """a window that was throttled nearly throughout says that more was wanted, not ten thousand times more"""
@@ -57,8 +59,15 @@ def entity_id(kind: QuotaKind, entity: str) -> int:
     return int.from_bytes(digest, "big", signed=True)
 
 
-def windows_of(rows: DataFrame, limits: QuotaLimits, day: date, burst_s: float = 1.0) -> Windows:
-    """`rows` has the columns of the roll-up, and is of `day` (UTC).
+def windows_of(
+    rows: DataFrame,
+    limits: QuotaLimits,
+    day: date,
+    burst_s: float = 1.0,
+    beating: Mapping[str, Beats] = MappingProxyType({}),
+) -> Windows:
+    """`rows` has the columns of the roll-up, and is of `day` (UTC). `beating`: proxy → its heartbeats; of a
+    window that it has had several times counts the mean.
 
     What lies in a declared calendar is not among them (scheduled.py), nor what an exempt rule of user and
     client id lets through.
@@ -106,6 +115,10 @@ def windows_of(rows: DataFrame, limits: QuotaLimits, day: date, burst_s: float =
         windows = local_frame(spark, {"of": INT, "first": LONG, "last": LONG}, declared)
         within = f.expr("number = of AND window BETWEEN first AND last")
         used = used.join(f.broadcast(windows), within, "left_anti")
+    if repeated := _repeated(beating):
+        times = local_frame(spark, {"proxy": TEXT, "window": LONG, "times": DOUBLE}, repeated)
+        means = {name: f.expr(f"{name} / COALESCE(times, 1D)") for name in ("amount", "busiest")}
+        used = used.join(f.broadcast(times), ["proxy", "window"], "left").withColumns(means)
     ids = names.select("number", "entity_id", "span_ms")
     told = used.join(f.broadcast(ids), "number").selectExpr(
         "entity_id",
@@ -116,6 +129,19 @@ def windows_of(rows: DataFrame, limits: QuotaLimits, day: date, burst_s: float =
         f"busiest / {1.0 + burst_s!r}D AS busiest",
     )
     return Windows(told.repartition("entity_id"), names.select("entity_id", "kind", "entity"))
+
+
+def _repeated(beating: Mapping[str, Beats]) -> list[tuple[str, int, float]]:
+    """(proxy, window, how many times its length it had) of windows of any measure with more than one."""
+    spans_ms = {measure.window_ms for measure in MEASURES.values()}
+    found: dict[tuple[str, int], float] = {}
+    for proxy, beats in beating.items():
+        for first, last, times in beats.repeated:
+            for window in range(first, last + 1):
+                for span_ms in spans_ms:  # numbers of 10 s are far above those of hours (store.py)
+                    place = proxy, window * WINDOW_MS // span_ms
+                    found[place] = found.get(place, 1.0) + (times - 1) * WINDOW_MS / span_ms
+    return [(*place, times) for place, times in found.items()]
 
 
 _Keys = tuple[_Client, list[int | None]]

@@ -2,7 +2,7 @@
 what they have rolled back.
 
     OUT/unattended.json    place → key → (date, limits cut by in all), of the last seven dates
-    OUT/grants.json        {"grants": [{"entity", "key", "up_to", "until", "plan"}]}: the job reads it each night
+    OUT/grants.json        {"grants": [{"entity", "key", "up_to", "until", "plan"}]}: the job reads it
     OUT/rolled_back.json   {"rolled_back": [{"entity", "key", "until"}]}: no unattended night changes these
 
 Written whole, and renamed into place.

@@ -63,9 +63,10 @@ class PlanRecord:
         kept = {(one.whom, one.key): one for one in places.get(place, ())}
         for one in replaced:
             earlier = kept.get((one.whom, one.key))
-            if earlier is not None and one.before != earlier.before:
-                one = replace(one, before=earlier.before, since=one.before)
-            kept[one.whom, one.key] = one
+            if earlier is None or one.before == earlier.before:
+                kept[one.whom, one.key] = one
+            else:
+                kept[one.whom, one.key] = replace(one, before=earlier.before, since=one.before)
         self._write({**places, place: list(kept.values())})
 
     def settle(self, place: str, done: Iterable[Replaced]) -> None:

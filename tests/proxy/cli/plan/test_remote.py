@@ -212,7 +212,7 @@ def test_cuts_that_a_server_has_refused_are_not_booked(tmp_path: Path) -> None:
 def test_a_limit_that_a_night_wrote_a_part_of_the_way_outlives_a_second_go_that_fails(
     is_run_again: bool, is_lost: bool, tmp_path: Path
 ) -> None:
-    """It could neither be run again ("is stale") nor rolled back ("is 886 now"), and then nothing was known."""
+    """It could neither be run again ("is stale") nor rolled back ("is 886 now")."""
     before = {user(f"u{number:02}"): 1_000.0 for number in range(20)}
     server, cuts = Server(before), many_cuts(tmp_path)
     apply_unattended(cuts, server, today=DAY)
