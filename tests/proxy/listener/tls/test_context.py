@@ -18,6 +18,7 @@ import pytest
 from sluice.proxy.listener.tls import context as tls_context
 from sluice.proxy.listener.tls.context import ClientTls, ServerTls, TlsConfigError
 from sluice.proxy.runtime.watched_file import ReloadOutcome
+from sluice.quotas.files import load
 from testkit.peers.certificates import PASSWORD, CertificateAuthority, Identity
 from testkit.peers.tls_in_memory import AUTHORITY, LATER_S, SERVER, Files, Link, client, client_as, look
 
@@ -313,7 +314,7 @@ def test_files_that_go_while_they_are_looked_at_are_told_once(
 ) -> None:
     tls = files.server()
     files.key.write_bytes(OTHER_SERVER.key_pem())
-    read = tls_context.read_bytes
+    read = load.read_bytes
 
     def reads_too_late(path: Path, most_bytes: int) -> bytes:
         path.unlink(missing_ok=True)
