@@ -4,7 +4,8 @@ OUT/standing/DATE.json   each night's: {key: {entity: [anchor, current, proposed
                          night reads the newest that is older than its own date, so that a date run again
                          gives the same plan, and its own of before: by that it knows limits that it has set
                          itself. What a night by a clock that was ahead has left counts as the newest until
-                         one by the right date has gone on from it, and as that of the date before from then on
+                         one by the right date has gone on from it, and as that of the date before from then
+                         on
 OUT/grants.json          `sluice quotas apply` writes it
 """
 
