@@ -33,6 +33,7 @@ from sluice.recalibration.policy.plan import Known, PlanEntry, fitted_plan, plan
 from sluice.recalibration.policy.replay import Replayed, replay
 from sluice.recalibration.policy.seasons import Peak, Season, season_of
 from sluice.recalibration.policy.settings import JobSettings, PolicySettings
+from sluice.recalibration.policy.standing import NO_GRANT
 from sluice.recalibration.state.beats import beats_of, read_beats, write_beats
 from sluice.recalibration.state.buckets import upper_edge
 from sluice.recalibration.state.daily_state import daily_state
@@ -139,10 +140,10 @@ def take_day(
     rows, files = read_log(spark, logs, day, skip_damaged=job.skip_damaged)
     while True:
         try:
-            found = windows_of(rows, limits, day, job.burst_s)
-            is_used = store.write(WINDOWS, found.rows, day)
             # A pass over all rows: those of requests have none.
             beats = {} if files.table == REQUESTS else beats_of(rows)
+            found = windows_of(rows, limits, day, job.burst_s, beats)
+            is_used = store.write(WINDOWS, found.rows, day)
             write_beats(store.tonight or store.root, day, beats)
             break
         except Exception as error:  # Spark's own and its bridge's have no base in common
@@ -201,12 +202,14 @@ def make_plan(
         limit = limit_of(limits, kind, history.entity)
         if limit is not None and not is_exempt(limits, history.entity):  # a rule may be younger than its days
             place = (KINDS[kind].config_key, history.entity)
+            grant = grants.get(place, NO_GRANT)
             known = Known(
                 earlier.before.get(place),
-                grants.get(place, 0.0),
+                grant.up_to,
                 len(missing),
                 earlier.again.get(place),
                 origin_of(limits, kind, history.entity),
+                grant.until,
             )
             entries.append(planned(kind, history.entity, limit, history.days, policies[kind], known))
             tops[place] = _top_rate(history, job.replay_days)

@@ -67,13 +67,18 @@ class Broker:
             if days:
                 policy = job.policy_of(QuotaKind.PRODUCE)
                 up_to, until = self.grants.get(user, (0.0, when))
-                known = Known(self.standings.get(user), up_to if until > when else 0.0, len(missing))
+                known = Known(
+                    self.standings.get(user),
+                    up_to if until > when else 0.0,
+                    len(missing),
+                    grant_until=until.toordinal(),
+                )
                 limit = self.limits[user]
                 entries.append(planned(QuotaKind.PRODUCE, entity(user), limit, days, policy, known))
         self.plan = fitted_plan(entries, job.room, job.floors, is_week_whole=not missing)
         for entry in self.plan:
             self.standings[name_of(entry)] = Standing(
-                entry.anchor, entry.current, entry.proposed, word=entry.word
+                entry.anchor, entry.current, entry.proposed, word=entry.word, ended=entry.ended_grant
             )
         since = {name_of(entry): day for entry in self.plan if entry.needs_review}
         self.flagged = {user: self.flagged.get(user, night) for user, night in since.items()}

@@ -9,6 +9,8 @@ then it is taken for gone.
 
 Windows in which clients had no row of their own are unknown as well: what they did is added up in a row
 without user (docs/access-log.md, "Bounds"), and to take that for silence would cut whoever was crowded out.
+So are those with more than one heartbeat: by a clock that was set back a number stands for several times, of
+which a row does not say which. For rates it is their mean (state/windows.py).
 
 Worked example: heartbeats of windows 0 to 99 and 200 to 8,639 of a date: 100 windows, 00:16:40 to 00:33:20,
 are a hole. A kill loses a minute (`rotate_s`), and a proxy is back within a minute: up to two minutes are
@@ -29,6 +31,7 @@ SHORT_WINDOWS: Final = 12
 """a hole up to this long is short"""
 _MISSED_WINDOWS: Final = 2
 """by a clock that was set"""
+_REPEATED: Final = ", more than once (a clock that was set back, or processes of one access_log.instance)"
 _CROWDED: Final = ", clients had no rows of their own (access_log.max_keys)"
 
 
@@ -45,6 +48,8 @@ class Beats:
     crowded: tuple[tuple[int, int], ...] = ()
     """likewise of each stretch in which clients had no row of their own; up to SHORT_WINDOWS in which all had
     one are part of it"""
+    repeated: tuple[tuple[int, int, int], ...] = ()
+    """(first, last, how many times) of each stretch of windows with more than one heartbeat"""
 
 
 Beating: TypeAlias = Mapping[date, Mapping[str, Beats]]
@@ -61,6 +66,7 @@ def holes(beating: Beating, dates: Iterable[date], *, short: bool) -> dict[date,
         for first, last, why in (
             *((*hole, "") for hole in _holes_of(beating, proxy, known_until)),
             *((*hole, _CROWDED) for beats in its for hole in beats.crowded),
+            *((begin, end, _REPEATED) for beats in its for begin, end, _ in beats.repeated),
         ):
             if last - first + 1 > _MISSED_WINDOWS and (last - first + 1 <= SHORT_WINDOWS) is short:
                 for day, begin, end in _by_date(first, last):

@@ -21,7 +21,7 @@ from sluice.recalibration.policy.coverage import WEEK_DAYS
 from sluice.recalibration.policy.demand import DayState, Demand, estimate
 from sluice.recalibration.policy.policy import Day, Reason, gone_on, propose
 from sluice.recalibration.policy.settings import PolicySettings
-from sluice.recalibration.policy.standing import SEEN_IN_FULL, Standing, anchor_of, word_of
+from sluice.recalibration.policy.standing import SEEN_IN_FULL, Grant, Standing, anchor_of, has_ended, word_of
 from sluice.recalibration.state.measures import MEASURES
 
 POOLED: Final = ""
@@ -122,6 +122,8 @@ class PlanEntry:
     """of its key's room, for names that anybody may make up"""
     made_from: float | None = None
     """the limit before this date's first plan, where that has led to `current`"""
+    ended_grant: float | None = None
+    """standing.py"""
 
     @property
     def counts_as(self) -> LimitOrigin:
@@ -176,7 +178,7 @@ class PlanEntry:
 _TOLD: Final = tuple(
     field.name
     for field in fields(PlanEntry)
-    if field.name not in {"word", "days", "origin", "is_granted", "left", "made_from"}
+    if field.name not in {"word", "days", "origin", "is_granted", "left", "made_from", "ended_grant"}
 )
 
 
@@ -193,6 +195,8 @@ class Known:
     again: Standing | None = None
     """None: this date was not run before"""
     origin: LimitOrigin = LimitOrigin.OWN
+    grant_until: int = 0
+    """which grant it is (standing.py)"""
 
 
 def _worst_of_days(
@@ -224,6 +228,9 @@ def planned(
     worst, uses = _worst_of_days(kind, demands)
     # A day without a pooled state was seen at one proxy only.
     together = (pooled.get(day.age_days, day.demand.rate) for day in worst)
+    ended = None
+    if known.grant and has_ended(Grant(known.grant, known.grant_until), known.before, limit, known.again):
+        known, ended = replace(known, grant=0.0), float(known.grant_until)
     # A float whether it is of a quota file, which may have it without digits, or of what a night has kept.
     anchor = float(anchor_of(known.before, limit, uses, settings, known.grant, known.again))
     word = float(word_of(known.before, limit, known.grant, known.again))
@@ -262,6 +269,7 @@ def planned(
         origin=known.origin,
         is_granted=known.grant > 0.0,
         made_from=None if base == limit else base,
+        ended_grant=ended,
     )
     # With a room or without: names are made up by the thousand, and each cut or rise would be one of its own.
     return _left_alone(entry) if entry.counts_as is LimitOrigin.ANYBODY else entry

@@ -29,14 +29,14 @@ night's anew: each day is seen in full. So in all nights together it rises, with
 granted since, if that is more.
 
 A *grant* is a person's answer to a review: the limit may rise up to its value, step by step as the
-demand asks for it, until its last date.
+demand asks for it, until its last date, or until a person sets the limit lower than nights have had it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from sluice.recalibration.policy.confidence import DayUse
 from sluice.recalibration.policy.settings import PolicySettings
@@ -45,6 +45,17 @@ SEEN_IN_FULL: Final = 0.01
 """most of a day's windows that may be throttled"""
 FLOODED: Final = 0.05
 """so many are a flood, or what looks like one; fewer are what an honest client's batch of an hour leaves"""
+
+
+class Grant(NamedTuple):
+    """A person's answer to a review."""
+
+    up_to: float
+    until: int
+    """its last date, as a number of days: which grant it is"""
+
+
+NO_GRANT: Final = Grant(0.0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,20 +71,29 @@ class Standing:
     """the limit when that night was run again, if its first plan was applied meanwhile"""
     word: float | None = None
     """what a person last set or granted; None: the night was of a Sluice that did not keep it"""
+    ended: float | None = None
+    """the last date of a grant in force then that a person had ended (`has_ended`); None: there was none"""
 
     @property
     def numbers(self) -> list[float | None]:
         """As it is kept: the fields in their order, the last one not None."""
-        numbers = [self.anchor, self.current, self.proposed, self.applied, self.word]
+        numbers = [self.anchor, self.current, self.proposed, self.applied, self.word, self.ended]
         while numbers[-1] is None:
             numbers.pop()
         return numbers
 
+    @property
+    def _limits(self) -> tuple[float, float, float]:
+        return self.current, self.proposed, self.current if self.applied is None else self.applied
+
     def has_made(self, limit: float, grant: float = 0.0) -> bool:
         """Whether that night's plans lead to this limit: a night may go a part of the way."""
-        applied = self.current if self.applied is None else self.applied
-        limits = (self.current, self.proposed, applied)
-        return min(limits) <= float(limit) <= max(*limits, grant)  # as it is kept: 2⁶³−1 is no float
+        limit = float(limit)  # as it is kept: 2⁶³−1 is no float
+        return not self.is_above(limit) and limit <= max(*self._limits, grant)
+
+    def is_above(self, limit: float) -> bool:
+        """Whether that night's plans lead to no limit as low as this."""
+        return float(limit) < min(self._limits)
 
     def made_from(self, limit: float, grant: float, max_step_up: float) -> float:
         """The limit before that night's plans, if they have led to this one, a grant's first step included;
@@ -119,6 +139,16 @@ def word_of(
     if before is None or not before.has_made(limit, grant):
         return max(limit, grant)
     return max(before.anchor if before.word is None else before.word, grant)
+
+
+def has_ended(grant: Grant, before: Standing | None, limit: float, again: Standing | None = None) -> bool:
+    """Whether a person has: by a limit below what nights had made of it, tonight or since the grant was
+    given. Another grant, of a later date, is a word of its own. Arguments as those of `anchor_of`."""
+    if any(one is not None and one.ended == grant.until for one in (before, again)):
+        return True
+    if again is not None and again.has_made(limit, grant.up_to):
+        limit = again.current
+    return before is not None and before.is_above(limit)
 
 
 def _in_full(day: DayUse) -> bool:

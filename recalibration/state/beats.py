@@ -1,5 +1,5 @@
-"""The heartbeats of a date's log → OUT/beats/DATE.json: proxy → first and last, the holes between them, and
-when clients had no row of their own.
+"""The heartbeats of a date's log → OUT/beats/DATE.json: proxy → first and last, the holes between them, when
+clients had no row of their own, and what windows there are more than once.
 
 A date that is run again is written again; the dates of a fortnight are read.
 """
@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from sluice.quotas.files.config_error import shown
+from sluice.quotas.files.json_text import number_from
 from sluice.recalibration.log.reader import LogFolder
 from sluice.recalibration.policy.holes import SHORT_WINDOWS, WINDOWS_OF_A_DAY, Beats, first_window
 from sluice.recalibration.state.json_files import read_json, write_json
@@ -37,6 +38,10 @@ _IS_WHOLE: Final = (
     "SIZE(parts) = AGGREGATE(ARRAY_DISTINCT(TRANSFORM(parts, p -> p.of)), 0L, (sum, of) -> sum + of)"
 )
 """each part of its file is there: where a proxy was started anew, of both its files"""
+_COUNTS: Final = f"CAST(api_class = '{HEARTBEAT_CLASS}' AND COALESCE({FILE_PART}, 0) <= 1 AS INT)"
+"""one for each time that a window lasted to its end: a process that ended in order and the next one share it,
+and a file that was cut has it in each part"""
+_TOLD_TWICE: Final = "IF(times > 1, STRUCT(window, times), NULL)"
 _CROWDED: Final = f"(api_class = '{OTHER_CLASS}' AND user = '')"
 """the row of what had no row of its own"""
 
@@ -59,9 +64,14 @@ def beats_of(rows: DataFrame) -> dict[str, Beats]:
             f"CAST(api_class = '{HEARTBEAT_END_CLASS}' AS INT) AS ended",
             f"{_CROWDED} AS crowded",
             f"{_PART} AS part",
+            f"{_COUNTS} AS counts",
         )
         .groupBy("proxy", "crowded", "window")
-        .agg(f.max("ended").alias("ended"), f.collect_set("part").alias("parts"))
+        .agg(
+            f.max("ended").alias("ended"),
+            f.collect_set("part").alias("parts"),
+            f.sum("counts").alias("times"),
+        )
         .selectExpr("*", f"{_IS_WHOLE} AS is_whole")
         .selectExpr("*", f"{_WHOLE_BEFORE} AS before", f"{_ENDED_BEFORE} AS was_ended")
     )
@@ -76,10 +86,13 @@ def beats_of(rows: DataFrame) -> dict[str, Beats]:
             f.expr("MIN(IF(is_whole, window, NULL))").alias("first_whole"),
             f.expr("MAX(IF(is_whole, window, NULL))").alias("last_whole"),
             f.sort_array(f.collect_list(f.expr(hole))).alias("holes"),
+            f.sort_array(f.collect_list(f.expr(_TOLD_TWICE))).alias("repeated"),
         )
         .collect()
     )
-    crowded = {proxy: _between(first, last, holes) for proxy, is_it, first, last, *_, holes in found if is_it}
+    crowded = {
+        proxy: _between(first, last, holes) for proxy, is_it, first, last, *_, holes, _ in found if is_it
+    }
     return {
         proxy: Beats(
             first,
@@ -87,8 +100,9 @@ def beats_of(rows: DataFrame) -> dict[str, Beats]:
             bool(ended),
             _with_ends(first, last, first_whole, last_whole, holes),
             crowded.get(proxy, ()),
+            _stretches(repeated),
         )
-        for proxy, is_crowded, first, last, ended, first_whole, last_whole, holes in found
+        for proxy, is_crowded, first, last, ended, first_whole, last_whole, holes, repeated in found
         if not is_crowded
     }
 
@@ -113,6 +127,18 @@ def _between(first: int, last: int, holes: Iterable[tuple[int, int]]) -> tuple[t
     return (*found, (first, last))
 
 
+def _stretches(windows: Iterable[tuple[int, int]]) -> tuple[tuple[int, int, int], ...]:
+    """(window, how many times), in order → (first, last, how many times) of those in a row."""
+    found: list[tuple[int, int, int]] = []
+    for window, times in windows:
+        first, last, before = found[-1] if found else (window, -1, 0)
+        if (window, times) == (last + 1, before):
+            found[-1] = first, window, times
+        else:
+            found.append((window, window, times))
+    return tuple(found)
+
+
 def write_beats(out: str, day: date, beats: Mapping[str, Beats]) -> None:
     """Write down a date's heartbeats. Raises OSError."""
     place = LogFolder.of(out)
@@ -122,7 +148,9 @@ def write_beats(out: str, day: date, beats: Mapping[str, Beats]) -> None:
             one.last,
             one.is_ended,
             [list(hole) for hole in one.holes],
-            *([[list(hole) for hole in one.crowded]] if one.crowded else []),  # older nights read four
+            # Older nights read four, or five.
+            *([[list(hole) for hole in one.crowded]] if one.crowded or one.repeated else []),
+            *([[list(stretch) for stretch in one.repeated]] if one.repeated else []),
         ]
         for proxy, one in sorted(beats.items())
     }
@@ -153,7 +181,11 @@ def _beats(day: date, content: dict[str, Any]) -> dict[str, Beats] | None:
     def windows(value: Any) -> tuple[tuple[int, int], ...]:
         return tuple((window(a), window(b)) for a, b in value)
 
-    def one(first: Any, last: Any, ended: Any, holes: Any, crowded: Any = ()) -> Beats:
-        return Beats(window(first), window(last), ended is True, windows(holes), windows(crowded))
+    def repeated(value: Any) -> tuple[tuple[int, int, int], ...]:
+        return tuple((window(a), window(b), int(number_from(times))) for a, b, times in value)
+
+    def one(first: Any, last: Any, ended: Any, holes: Any, crowded: Any = (), twice: Any = ()) -> Beats:
+        its = windows(holes), windows(crowded), repeated(twice)
+        return Beats(window(first), window(last), ended is True, *its)
 
     return {proxy: one(*told) for proxy, told in content.items()}

@@ -1,11 +1,11 @@
 """What a night remembers besides states: each limit's anchor, and the grants that persons gave.
 
-OUT/standing/DATE.json   each night's: {key: {entity: [anchor, current, proposed, applied, word]}}; a
+OUT/standing/DATE.json   each night's: {key: {entity: [anchor, current, proposed, applied, word, ended]}}; a
                          night reads the newest that is older than its own date, so that a date run again
-                         gives the same plan, and its own of before: by that it knows limits that it has
-                         set itself. What a night by a clock that was ahead has left counts as the newest
-                         until one by the right date has gone on from it, and as that of the date before
-                         from then on
+                         gives the same plan, and its own of before: by that it knows limits that it has set
+                         itself. What a night by a clock that was ahead has left counts as the newest until
+                         one by the right date has gone on from it, and as that of the date before from then
+                         on
 OUT/grants.json          `sluice quotas apply` writes it
 """
 
@@ -23,7 +23,7 @@ from sluice.quotas.kinds import KIND_BY_KEY
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.recalibration.log.reader import LogFolder
 from sluice.recalibration.policy.plan import PlanEntry
-from sluice.recalibration.policy.standing import Standing
+from sluice.recalibration.policy.standing import Grant, Standing
 from sluice.recalibration.state.json_files import read_json, write_json
 from sluice.recalibration.state.store import json_dates_in
 
@@ -73,7 +73,7 @@ def remembered(out: str, day: date, today: date = date.max) -> Remembered:
     )
 
 
-def is_remembered(limits: QuotaLimits, grants: Mapping[_Limit, float], place: _Limit) -> bool:
+def is_remembered(limits: QuotaLimits, grants: Mapping[_Limit, Grant], place: _Limit) -> bool:
     """Whether to remember a limit (key, entity) that was not used in the days of the history: not one by a
     default, of which nothing is known then but the default's number. That is its anchor when it comes back.
     """
@@ -101,7 +101,7 @@ def write_standings(
         return
     kept = {place: one for place, one in {**known.before, **known.again}.items() if is_kept(place)}
     for entry in entries:
-        now = Standing(entry.anchor, entry.current, entry.proposed, word=entry.word)
+        now = Standing(entry.anchor, entry.current, entry.proposed, word=entry.word, ended=entry.ended_grant)
         if entry.made_from is not None:
             now = replace(now, current=entry.made_from, applied=entry.current)
         kept[entry.key, entry.entity] = now
@@ -118,15 +118,15 @@ def write_standings(
             place.filesystem.delete_file(path)
 
 
-def grants_on(out: str, day: date) -> dict[_Limit, float]:
+def grants_on(out: str, day: date) -> dict[_Limit, Grant]:
     """Those in force in the night over the log of `day`, which is the one behind it. Raises OSError."""
     place = LogFolder.of(out)
 
-    def in_force(content: dict[str, Any]) -> dict[_Limit, float]:
+    def in_force(content: dict[str, Any]) -> dict[_Limit, Grant]:
         return {
-            (text_from(item["key"]), text_from(item["entity"])): up_to
+            (text_from(item["key"]), text_from(item["entity"])): Grant(up_to, until.toordinal())
             for item in content.get("grants", ())
-            if (up_to := number_from(item["up_to"])) and date.fromisoformat(item["until"]) > day
+            if (up_to := number_from(item["up_to"])) and (until := date.fromisoformat(item["until"])) > day
         }
 
     return read_json(place, f"{place.root.rstrip('/')}/{_GRANTS}", in_force, {})

@@ -15,19 +15,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from hashlib import blake2b
+from types import MappingProxyType
 from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from sluice.quotas.entity_key import key_of_address, key_of_client
 from sluice.quotas.kinds import KINDS, QuotaKind, Scope
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.recalibration.log.reason import BeyondReasonError, within_sql
+from sluice.recalibration.policy.holes import Beats
 from sluice.recalibration.spark.local_frame import DOUBLE, INT, LONG, TEXT, local_frame
 from sluice.recalibration.state.measures import CONNECTION_CLASS, MEASURES, Measure
 from sluice.recalibration.state.scheduled import left_out
-from sluice.usage.access_record import NAMELESS, ROLLUP
+from sluice.usage.access_record import NAMELESS, ROLLUP, WINDOW_MS
 
 INFLATION_MAX: Final = 10.0
 """a window that was throttled nearly throughout says that more was wanted, not ten thousand times more"""
@@ -57,8 +59,15 @@ def entity_id(kind: QuotaKind, entity: str) -> int:
     return int.from_bytes(digest, "big", signed=True)
 
 
-def windows_of(rows: DataFrame, limits: QuotaLimits, day: date, burst_s: float = 1.0) -> Windows:
-    """`rows` has the columns of the roll-up, and is of `day` (UTC).
+def windows_of(
+    rows: DataFrame,
+    limits: QuotaLimits,
+    day: date,
+    burst_s: float = 1.0,
+    beating: Mapping[str, Beats] = MappingProxyType({}),
+) -> Windows:
+    """`rows` has the columns of the roll-up, and is of `day` (UTC). `beating`: proxy → its heartbeats; of a
+    window that it has had several times counts the mean.
 
     What lies in a declared calendar is not among them (scheduled.py), nor what an exempt rule of user and
     client id lets through.
@@ -69,23 +78,10 @@ def windows_of(rows: DataFrame, limits: QuotaLimits, day: date, burst_s: float =
     Raises BeyondReasonError.
     """
     spark = rows.sparkSession
-    # In this reading of all rows, for what comes next takes each number for what it is. A Boolean: with a
-    # text in it Spark would sort all rows.
-    is_within = f.min(f.expr(within_sql(ROLLUP))).alias("is_within")
-    found = rows.groupBy(*_CLIENT).agg(is_within).selectExpr(*_CLIENT, _HASH, "is_within").collect()
-    if any(within is False for *_, within in found):
-        raise BeyondReasonError("a number in the log is beyond all reason")
-    clients = {(user, client_id, address): hashed for user, client_id, address, hashed, _ in found}
+    clients = _clients_of(rows)
     numbers: dict[tuple[QuotaKind, str], int] = {}
     charged = _charged(rows, list(_numbered(clients, limits, numbers)), clients)
-    names = local_frame(
-        spark,
-        {"number": INT, "entity_id": LONG, "kind": TEXT, "entity": TEXT, "span_ms": DOUBLE},
-        [
-            (number, entity_id(kind, entity), kind.value, entity, float(MEASURES[kind].window_ms))
-            for (kind, entity), number in numbers.items()
-        ],
-    )
+    names = _named(spark, numbers)
     declared = list(_declared(clients, limits, numbers, day)) if limits.schedules else []
     limited = {kind for kind, _ in numbers}
     used = (
@@ -107,15 +103,66 @@ def windows_of(rows: DataFrame, limits: QuotaLimits, day: date, burst_s: float =
         within = f.expr("number = of AND window BETWEEN first AND last")
         used = used.join(f.broadcast(windows), within, "left_anti")
     ids = names.select("number", "entity_id", "span_ms")
-    told = used.join(f.broadcast(ids), "number").selectExpr(
-        "entity_id",
-        f"IF(proxy = '', '{NAMELESS}', proxy) AS proxy",  # "" is all of them together (plan.POOLED)
-        "window",
-        f"{_RATE} AS rate",
-        f"IF(throttled, {_offered()}, NULL) AS offered",
-        f"busiest / {1.0 + burst_s!r}D AS busiest",
+    told = (
+        _mean(used, beating)
+        .join(f.broadcast(ids), "number")
+        .selectExpr(
+            "entity_id",
+            f"IF(proxy = '', '{NAMELESS}', proxy) AS proxy",  # "" is all of them together (plan.POOLED)
+            "window",
+            f"{_RATE} AS rate",
+            f"IF(throttled, {_offered()}, NULL) AS offered",
+            f"busiest / {1.0 + burst_s!r}D AS busiest",
+        )
     )
     return Windows(told.repartition("entity_id"), names.select("entity_id", "kind", "entity"))
+
+
+def _clients_of(rows: DataFrame) -> dict[_Client, int]:
+    """All clients that there are → their hashes. Raises BeyondReasonError."""
+    # In this reading of all rows, for what comes next takes each number for what it is. A Boolean: with a
+    # text in it Spark would sort all rows.
+    is_within = f.min(f.expr(within_sql(ROLLUP))).alias("is_within")
+    found = rows.groupBy(*_CLIENT).agg(is_within).selectExpr(*_CLIENT, _HASH, "is_within").collect()
+    if any(within is False for *_, within in found):
+        raise BeyondReasonError("a number in the log is beyond all reason")
+    return {(user, client_id, address): hashed for user, client_id, address, hashed, _ in found}
+
+
+def _named(spark: SparkSession, numbers: Mapping[tuple[QuotaKind, str], int]) -> DataFrame:
+    """(number, entity_id, kind, entity, span_ms) of each."""
+    return local_frame(
+        spark,
+        {"number": INT, "entity_id": LONG, "kind": TEXT, "entity": TEXT, "span_ms": DOUBLE},
+        [
+            (number, entity_id(kind, entity), kind.value, entity, float(MEASURES[kind].window_ms))
+            for (kind, entity), number in numbers.items()
+        ],
+    )
+
+
+def _mean(used: DataFrame, beating: Mapping[str, Beats]) -> DataFrame:
+    """With no more of a window that there was several times than of one."""
+    repeated = _repeated(beating)
+    if not repeated:
+        return used
+    columns = {"proxy": TEXT, "window": LONG, "times": DOUBLE}
+    times = f.broadcast(local_frame(used.sparkSession, columns, repeated))
+    means = {name: f.expr(f"{name} / COALESCE(times, 1D)") for name in ("amount", "busiest")}
+    return used.join(times, ["proxy", "window"], "left").withColumns(means)
+
+
+def _repeated(beating: Mapping[str, Beats]) -> list[tuple[str, int, float]]:
+    """(proxy, window, how many times its length it had) of windows of any measure with more than one."""
+    spans_ms = {measure.window_ms for measure in MEASURES.values()}
+    found: dict[tuple[str, int], float] = {}
+    for proxy, beats in beating.items():
+        for first, last, times in beats.repeated:
+            for window in range(first, last + 1):
+                for span_ms in spans_ms:  # numbers of 10 s are far above those of hours (store.py)
+                    place = proxy, window * WINDOW_MS // span_ms
+                    found[place] = found.get(place, 1.0) + (times - 1) * WINDOW_MS / span_ms
+    return [(*place, times) for place, times in found.items()]
 
 
 _Keys = tuple[_Client, list[int | None]]

@@ -29,6 +29,7 @@ from sluice.proxy.cli.plan.ledger import (
     forget_cuts,
     forget_grants,
     forget_rolled_back,
+    granted_by,
     newer_plan,
     rolled_back,
     take_back_cuts,
@@ -146,16 +147,20 @@ def _applied(
     today = day or datetime.now(UTC).date()
     now = place.listing()
     kept, where = PlanRecord(record_of(plan, record)), _id_of(place)
-    written = {(one.whom, one.key): one.after for one in kept.of(where)}
+    written = {
+        (one.whom, one.key): its
+        for one in kept.of(where)
+        if (its := now.limits.get(one.whom, {}).get(one.key)) is not None and one.is_made(its)
+    }
     choice = choose(plan, now, today, bounds, reviews, written)
     found = list(differences(now, choice.wanted))
     if not dry_run:
         _note(plan, place, choice, today, bounds, reviews)
     if found and not dry_run:
-        replaced = (
+        replaced = [
             Replaced(limit.whom, limit.key, now.limits.get(limit.whom, {}).get(limit.key), limit.proposed)
             for limit in choice.chosen
-        )
+        ]
         kept.add(where, replaced)
         try:
             # One limit that a server refuses would stop every night.
@@ -165,6 +170,8 @@ def _applied(
                 with suppress(ConfigError):
                     _take_back(plan, place, choice, today)
             raise
+        with suppress(ConfigError):  # it has been done
+            kept.settle(where, replaced)
     return Applied(found, choice)
 
 
@@ -231,7 +238,7 @@ def _note(
     if included:
         forget_rolled_back(folder, [(limit.entity, limit.key) for limit in included])
     if choice.granted:
-        add_grants(folder, choice.granted, today)
+        add_grants(folder, choice.granted, today, Path(plan.source))
     if not bounds.is_unattended:
         forget_cuts(folder, _id_of(place))
         return
@@ -272,7 +279,7 @@ def _rolled_back(plan: Path, place: Place, record: Path | None, dry_run: bool, t
         is_in_shadow = not now.takes_own and one.key in now.shadow.get(one.whom, ())
         if is_in_shadow and is_now != one.before is not None:
             others.append(f"{described(one.whom)}: {one.key} {IN_SHADOW}; left as it is")
-        elif is_now == one.after:
+        elif one.is_made(is_now):
             if one.before is None and any(one.key in window for window in now.schedules.get(one.whom, ())):
                 others.append(f"{described(one.whom)}: {one.key} has a schedule now; left as it is")
             elif one.before is None:
@@ -293,9 +300,11 @@ def _rolled_back(plan: Path, place: Place, record: Path | None, dry_run: bool, t
     )
     found = list(differences(now, wanted))
     folder = folder_of(plan)
-    ended = forget_grants(folder, map(_limit_of, replaced), dry_run=dry_run)
-    others += [f"no longer granted: {described(whom_of_key(entity))}: {key}" for entity, key in ended]
     undone = [one for one in replaced if wanted.limits.get(one.whom, {}).get(one.key) == one.before]
+    put_back = {_limit_of(one) for one in undone if now.limits.get(one.whom, {}).get(one.key) != one.before}
+    granted = put_back | granted_by(folder, plan)  # a newer plan's stays where that plan's limit does
+    ended = forget_grants(folder, [of for of in map(_limit_of, replaced) if of in granted], dry_run=dry_run)
+    others += [f"no longer granted: {described(whom_of_key(entity))}: {key}" for entity, key in ended]
     if undone:  # the next night would go there again, and each night
         until = add_rolled_back(folder, map(_limit_of, undone), today, dry_run=dry_run)
         count = f"{len(undone)} limit{'' if len(undone) == 1 else 's'}"
@@ -303,7 +312,7 @@ def _rolled_back(plan: Path, place: Place, record: Path | None, dry_run: bool, t
     if not dry_run:
         if found:
             place.become(wanted, found, in_part=True)
-        kept.forget(_id_of(place))
+        kept.forget(_id_of(place), undone)
     return RolledBack(found, others)
 
 

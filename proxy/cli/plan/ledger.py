@@ -2,7 +2,7 @@
 what they have rolled back.
 
     OUT/unattended.json    place → key → (date, limits cut by in all), of the last seven dates
-    OUT/grants.json        {"grants": [{"entity", "key", "up_to", "until"}]}: the job reads it each night
+    OUT/grants.json        {"grants": [{"entity", "key", "up_to", "until", "plan"}]}: the job reads it
     OUT/rolled_back.json   {"rolled_back": [{"entity", "key", "until"}]}: no unattended night changes these
 
 Written whole, and renamed into place.
@@ -10,6 +10,7 @@ Written whole, and renamed into place.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date, timedelta
 from pathlib import Path
@@ -99,15 +100,25 @@ def forget_cuts(folder: Path, place: str) -> None:
         _write(folder / _CUTS, places)
 
 
-def add_grants(folder: Path, granted: Iterable[PlannedLimit], today: date) -> None:
-    """Each replaces an earlier one of the same limit. Raises ConfigError."""
+def add_grants(folder: Path, granted: Iterable[PlannedLimit], today: date, plan: Path) -> None:
+    """Each replaces an earlier one of the same limit, whatever plan gave that. Raises ConfigError."""
     kept = _grants(folder)
     until = (today + GRANT).isoformat()
     for limit in granted:
         item = {"entity": limit.entity, "key": limit.key, "up_to": limit.up_to, "until": until}
-        kept[limit.entity, limit.key] = item
+        kept[limit.entity, limit.key] = item | {"plan": _name_of(plan)}
     _forget(kept, {limit: date.fromisoformat(item["until"]) for limit, item in kept.items()}, today)
     _write(folder / _GRANTS, {"grants": list(kept.values())})
+
+
+def granted_by(folder: Path, plan: Path) -> set[Limit]:
+    """Limits that are granted more, and were by this plan. Raises ConfigError."""
+    return {limit for limit, item in _grants(folder).items() if item.get("plan") == _name_of(plan)}
+
+
+def _name_of(plan: Path) -> str:
+    """Of its folder, one for each run of a night."""
+    return Path(os.path.realpath(plan)).parent.name
 
 
 def forget_grants(folder: Path, of: Iterable[Limit], *, dry_run: bool = False) -> list[Limit]:

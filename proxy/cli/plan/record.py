@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,6 +36,13 @@ class Replaced:
     before: float | None
     """None: there was none for this entity itself"""
     after: float
+    since: float | None = None
+    """what it was when the plan was applied once more, a part of the way: what it still is where that failed.
+    None: the plan was applied once, or has been since"""
+
+    def is_made(self, limit: float | None) -> bool:
+        """Whether the plan may have made this of it."""
+        return limit is not None and limit in {self.after, self.since}
 
 
 class PlanRecord:
@@ -56,13 +63,27 @@ class PlanRecord:
         kept = {(one.whom, one.key): one for one in places.get(place, ())}
         for one in replaced:
             earlier = kept.get((one.whom, one.key))
-            before = one.before if earlier is None else earlier.before
-            kept[one.whom, one.key] = Replaced(one.whom, one.key, before, one.after)
+            if earlier is None or one.before == earlier.before:
+                kept[one.whom, one.key] = one
+            else:
+                kept[one.whom, one.key] = replace(one, before=earlier.before, since=one.before)
         self._write({**places, place: list(kept.values())})
 
-    def forget(self, place: str) -> None:
-        """All of it is as it was before. Raises ConfigError."""
-        self._write({name: items for name, items in self._read().items() if name != place})
+    def settle(self, place: str, done: Iterable[Replaced]) -> None:
+        """These have been made what was added last. Raises ConfigError."""
+        places = self._read()
+        limits = {(one.whom, one.key) for one in done}
+        its = places.get(place, [])
+        settled = [replace(one, since=None) if (one.whom, one.key) in limits else one for one in its]
+        if settled != its:
+            self._write({**places, place: settled})
+
+    def forget(self, place: str, done: Iterable[Replaced]) -> None:
+        """These are as they were before; the others stay on record. Raises ConfigError."""
+        places = self._read()
+        gone = set(done)
+        left = [one for one in places.pop(place, ()) if one not in gone]
+        self._write({**places, place: left} if left else places)
 
     def _read(self) -> dict[str, list[Replaced]]:
         nothing: dict[str, list[Replaced]] = {}
@@ -91,14 +112,16 @@ class PlanRecord:
 
 
 def _item(one: Replaced) -> dict[str, Any]:
-    return {"entity": dict(one.whom), "key": one.key, "before": one.before, "after": one.after}
+    item = {"entity": dict(one.whom), "key": one.key, "before": one.before, "after": one.after}
+    return item if one.since is None else item | {"since": one.since}
 
 
 def _replaced(item: dict[str, Any]) -> Replaced:
-    before = item["before"]
+    before, since = item["before"], item.get("since")
     return Replaced(
         whom_of_key(json.dumps(item["entity"], ensure_ascii=False)),
         text_from(item["key"]),
         None if before is None else number_from(before),
         number_from(item["after"]),
+        None if since is None else number_from(since),
     )

@@ -88,3 +88,14 @@ def test_a_stretch_in_which_clients_had_no_rows_of_their_own_is_a_hole_with_its_
     why = "clients had no rows of their own (access_log.max_keys)"
     assert missing_hours(SEEN, LATEST, beating) == {WEEK[2]: [f"p1: 00:16:40 to 00:33:20, {why}"]}
     assert short_holes(beating, LATEST) == {WEEK[2]: [f"p1: 11:06:40 to 11:07:50, {why}"]}
+
+
+def test_windows_that_were_there_twice_are_a_hole() -> None:
+    """What twice the time has brought is no window's, so nothing is cut by it."""
+    beating = {day: whole(day) for day in WEEK}
+    first = begin(WEEK[1])
+    twice = ((first + 60, first + 125, 2), (first + 300, first + 305, 3), (first + 400, first + 401, 2))
+    beating[WEEK[1]] = {"p1": replace(whole(WEEK[1])["p1"], repeated=twice)}
+    why = ", more than once (a clock that was set back, or processes of one access_log.instance)"
+    assert missing_hours(SEEN, LATEST, beating) == {WEEK[1]: [f"p1: 00:10:00 to 00:21:00{why}"]}
+    assert short_holes(beating, LATEST) == {WEEK[1]: [f"p1: 00:50:00 to 00:51:00{why}"]}

@@ -48,12 +48,14 @@ class Nights:
         self.standing: Standing | None = None
         self._days: list[EntityDay] = []
 
-    def night(self, day: DayTotals, grant: float = 0.0) -> PlanEntry:
+    def night(self, day: DayTotals, grant: float = 0.0, until: int = 20) -> PlanEntry:
         older = [replace(each, age_days=each.age_days + 1) for each in self._days]
         self._days = [EntityDay("p1", 0, day), *older]
-        known = Known(self.standing, grant)
+        known = Known(self.standing, grant, grant_until=until)
         entry = planned(QuotaKind.PRODUCE, '{"user": "alice"}', self.limit, self._days, SETTINGS, known)
-        self.standing = Standing(entry.anchor, entry.current, entry.proposed, word=entry.word)
+        self.standing = Standing(
+            entry.anchor, entry.current, entry.proposed, word=entry.word, ended=entry.ended_grant
+        )
         self.limit = entry.proposed
         return entry
 
@@ -116,3 +118,34 @@ def test_what_a_person_sets_is_the_word_and_what_nights_have_set_is_none() -> No
 def test_of_a_night_that_kept_no_word_its_anchor_is_one() -> None:
     """A Sluice of before."""
     assert word_of(Standing(1_500, 2_000, 2_300), 2_300) == 1_500
+
+
+def granted() -> Nights:
+    """Flooded, and granted 20 times its limit, of which two steps were made."""
+    nights = Nights()
+    for number in range(11):
+        nights.night(flood(nights.limit) if number else under(0.7)(nights.limit))
+    for _ in range(2):
+        nights.night(flood(nights.limit), grant=20 * FIRST)
+    assert nights.limit > 7 * FIRST
+    return nights
+
+
+def test_a_limit_that_a_person_lowers_below_a_grant_stays_below_until_another_is_given() -> None:
+    """Each night doubled it again, up to what was granted."""
+    nights = granted()
+    nights.limit = 0.5 * FIRST
+    for _ in range(12):
+        entry = nights.night(flood(nights.limit), grant=20 * FIRST)
+        assert nights.limit <= FIRST, "twice what the person said, as for everybody"
+    assert (entry.word, entry.needs_review) == (0.5 * FIRST, True)
+    assert nights.night(flood(nights.limit), grant=20 * FIRST, until=21).proposed == 2 * FIRST
+
+
+def test_what_nights_have_cut_themselves_ends_no_grant() -> None:
+    nights = granted()
+    nights.night(flood(nights.limit), grant=20 * FIRST)
+    assert nights.standing is not None
+    nights.standing = replace(nights.standing, current=16_000.0, proposed=11_200.0)  # with little room
+    nights.limit = 11_200.0
+    assert nights.night(flood(nights.limit), grant=20 * FIRST).proposed == 20 * FIRST

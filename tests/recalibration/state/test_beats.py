@@ -7,11 +7,20 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
+from sluice.quotas.entity import QuotaEntity
+from sluice.quotas.entity_key import key_of
+from sluice.quotas.kinds import QuotaKind
+from sluice.quotas.limits.limits import QuotaLimits
+from sluice.recalibration.job import take_day
 from sluice.recalibration.log.reader import find_files, read_table
 from sluice.recalibration.policy.holes import Beats
+from sluice.recalibration.policy.settings import JobSettings
 from sluice.recalibration.state.beats import beats_of, read_beats, write_beats
+from sluice.recalibration.state.store import WINDOWS, StateStore
+from sluice.recalibration.state.windows import entity_id
 from sluice.usage.access_record import (
     FILE_PART,
     FILE_PARTS,
@@ -41,7 +50,9 @@ def test_holes_lie_between_heartbeats_but_not_after_an_orderly_end(
     found = beats_of(read_table(spark, find_files(str(tmp_path), DAY), skip_damaged=False))
     first = begin_ms(DAY) // 10_000
     assert found == {
-        "p1": Beats(first + 3, first + 50, False, ((first + 5, first + 9),)),
+        "p1": Beats(
+            first + 3, first + 50, False, ((first + 5, first + 9),), (), ((first + 50, first + 50, 2),)
+        ),
         "p2": Beats(first + 7, first + 9, True, ((first + 8, first + 8),)),
     }
     write_beats(str(tmp_path / "out"), DAY, found)
@@ -106,8 +117,10 @@ def test_a_window_of_a_file_of_which_a_part_is_lost_is_in_a_hole(spark: SparkSes
     found = beats_of(read_table(spark, find_files(str(tmp_path), DAY), skip_damaged=False))
     first = begin_ms(DAY) // 10_000
     assert found == {
-        "p1": Beats(first, first + 12, False, ((first + 6, first + 11),)),
-        "p2": Beats(first, first + 8, True, ((first, first + 5), (first + 8, first + 8))),
+        "p1": Beats(first, first + 12, False, ((first + 6, first + 11),), (), ((first + 6, first + 11, 2),)),
+        "p2": Beats(
+            first, first + 8, True, ((first, first + 5), (first + 8, first + 8)), (), ((first, first + 5, 2),)
+        ),
         "p3": Beats(first, first + 3, False, ((first, first + 3),)),
     }
     write_beats(str(tmp_path / "out"), DAY, found)
@@ -130,6 +143,55 @@ def test_heartbeats_of_files_that_do_not_tell_their_parts_are_whole(
     found = beats_of(read_table(spark, find_files(str(tmp_path), DAY), skip_damaged=False))
     first = begin_ms(DAY) // 10_000
     assert found == {"p1": Beats(first, first + 2, False)}
+
+
+def test_windows_that_a_clock_set_back_has_had_twice_are_told_and_a_restart_is_none(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = [beat(window) for window in (*range(10), *range(4, 10), *range(6, 8), 20, 20)]
+    rows += [beat(10, is_last=True), beat(10), *cut([11, 12], (1, 2), (2, 2)), beat(13, is_last=True)]
+    write(tmp_path, rows)
+    found = beats_of(read_table(spark, find_files(str(tmp_path), DAY), skip_damaged=False))
+    first = begin_ms(DAY) // 10_000
+    stretches = ((4, 5, 2), (6, 7, 3), (8, 9, 2), (20, 20, 2))
+    assert found["p1"].repeated == tuple((first + a, first + b, times) for a, b, times in stretches)
+    write_beats(str(tmp_path / "out"), DAY, found)
+    assert read_beats(str(tmp_path / "out"), DAY, 1) == {DAY: found}
+
+
+def test_a_window_that_was_there_twice_has_the_rate_of_one(spark: SparkSession, tmp_path: Path) -> None:
+    """A steady client was seen at twice its rate, and its limit rose by 1.7 in a night."""
+    limits = QuotaLimits([(QuotaEntity("alice"), {"producer_byte_rate": 1_000, "producer_ids_rate": 100})])
+
+    def used(window: int, **values: Any) -> dict[str, object]:
+        return row(window, request_bytes=8_500, peak_bytes_1s=900, producer_ids_new=1, **values)
+
+    waited = {"holds": 1, "throttle_ms": 5_000.0}
+    rows = [*map(beat, (0, 1, 1, 2, 2, 3)), used(0), used(1), used(1), used(3)]
+    rows += [used(2, **waited), used(2, **waited), beat(0, "p2"), used(1, proxy="p2")]
+    write(tmp_path / "logs", rows)
+    store = StateStore(str(tmp_path / "out"))
+    take_day(spark, str(tmp_path / "logs"), store, DAY, limits, JobSettings())
+    windows = store.read(spark, WINDOWS, DAY, 1)
+    assert windows is not None
+    first = begin_ms(DAY) // 10_000
+    (produce, hourly), found = (
+        [
+            entity_id(kind, key_of(QuotaEntity("alice")))
+            for kind in (QuotaKind.PRODUCE, QuotaKind.PRODUCER_IDS)
+        ],
+        {(one.entity_id, one.proxy, one.window): one for one in windows.collect()},
+    )
+    rates = {
+        window - first: one for (its, proxy, window), one in found.items() if (its, proxy) == (produce, "p1")
+    }
+    assert {window: (one.rate, one.busiest) for window, one in rates.items()} == dict.fromkeys(
+        range(4), (850.0, 450.0)
+    )
+    assert rates[2].offered == pytest.approx(850 / 0.5)
+    assert found[produce, "p2", first + 1].rate == 850
+    assert found[hourly, "p1", first // 360].rate == pytest.approx(6 / 3_620)
+    assert found[hourly, "p2", first // 360].rate == pytest.approx(1 / 3_600)
 
 
 def test_the_classes_are_those_that_the_proxy_writes() -> None:

@@ -19,7 +19,7 @@ from sluice.recalibration.policy.holes import Beats
 from sluice.recalibration.policy.plan import EntityDay, Known, PlanEntry, planned
 from sluice.recalibration.policy.seasons import Peak
 from sluice.recalibration.policy.settings import PolicySettings
-from sluice.recalibration.policy.standing import Standing
+from sluice.recalibration.policy.standing import Grant, Standing
 from sluice.recalibration.state.beats import read_beats, write_beats
 from sluice.recalibration.state.buckets import bucket_of
 from sluice.recalibration.state.memory import (
@@ -142,7 +142,7 @@ def test_limits_by_a_default_that_have_not_been_used_for_weeks_are_forgotten_and
         (PLACE[0], '{"user": "bob"}'): Standing(3_000, 3_000, 3_000),
         ("connection_creation_rate", '{"ip": "10.0.0.1"}'): Standing(5, 5, 5),
     }
-    grants = {(PLACE[0], '{"user": "granted"}'): 9_000.0}
+    grants = {(PLACE[0], '{"user": "granted"}'): Grant(9_000.0, DAY.toordinal())}
     used = replace(entry(3_000), entity='{"user": "carol"}')
     for known in (Remembered(own | by_default), Remembered(own, by_default)):
         write_standings(out, DAY, [used], known, partial(is_remembered, limits, grants))
@@ -267,16 +267,18 @@ def test_a_grant_is_in_force_in_the_nights_up_to_its_last_date(tmp_path: Path) -
     assert grants_on(str(tmp_path), DAY) == {}
     item = {"entity": ALICE, "key": PLACE[0], "up_to": 5_000.0, "until": DAY.isoformat()}
     (tmp_path / "grants.json").write_text(json.dumps({"grants": [item]}))
-    assert grants_on(str(tmp_path), DAY - timedelta(days=1)) == {PLACE: 5_000.0}
+    assert grants_on(str(tmp_path), DAY - timedelta(days=1)) == {PLACE: (5_000.0, DAY.toordinal())}
     assert grants_on(str(tmp_path), DAY) == {}
 
 
-def run_again(out: str, limit: float, days: list[EntityDay], grant: float = 0.0) -> PlanEntry:
-    """One more run of DAY, over a log that may have become another meanwhile."""
-    known = remembered(out, DAY)
-    told = Known(known.before.get(PLACE), grant, again=known.again.get(PLACE))
+def run_again(
+    out: str, limit: float, days: list[EntityDay], grant: float = 0.0, day: date = DAY
+) -> PlanEntry:
+    """One more run of the date, over a log that may have become another meanwhile."""
+    known = remembered(out, day)
+    told = Known(known.before.get(PLACE), grant, again=known.again.get(PLACE), grant_until=20)
     found = planned(QuotaKind.PRODUCE, ALICE, limit, days, PolicySettings(), told)
-    write_standings(out, DAY, [found], known)
+    write_standings(out, day, [found], known)
     return found
 
 
@@ -340,3 +342,22 @@ def test_a_date_that_is_run_again_steps_from_a_limit_that_a_person_has_set_meanw
     run_again(out, 1_000_000, used(100_000))
     assert run_again(out, 3_000_000, used(100_000)).proposed == 2_100_000
     assert run_again(out, 2_100_000, used(100_000)).proposed == 2_100_000
+
+
+def test_a_date_that_is_run_again_goes_by_what_its_first_run_saw_of_a_grant(tmp_path: Path) -> None:
+    """A person had lowered what was granted 9,000: each run doubled that again, and later nights did."""
+    out = str(tmp_path)
+    run_again(out, 4_000, flooded(2_000), 9_000, DAY - timedelta(days=1))
+    first = run_again(out, 400, flooded(400), 9_000)
+    again = run_again(out, first.proposed, flooded(400), 9_000)
+    assert (again.proposed, again.word) == (first.proposed, 400)
+    later = run_again(out, again.proposed, flooded(800), 9_000, DAY + timedelta(days=1))
+    assert (later.proposed, later.word) == (first.proposed, 400)
+
+
+def test_what_a_dates_first_run_has_cut_ends_no_grant_when_it_is_run_again(tmp_path: Path) -> None:
+    out = str(tmp_path)
+    run_again(out, 4_000, flooded(4_000), 20_000, DAY - timedelta(days=1))
+    cut = run_again(out, 8_000, used(1_000), 20_000)
+    assert cut.proposed < 4_000 * 1.5
+    assert run_again(out, cut.proposed, flooded(8_000), 20_000).word == 20_000

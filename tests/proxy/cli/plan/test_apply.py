@@ -133,6 +133,11 @@ def test_what_was_replaced_is_put_back_and_what_somebody_changed_since_stays(
     assert (code, err) == (0, "")
     assert "tenant 'team': consumer_byte_rate is 950 now, not 900; left as it is" in out
     assert file.read_text() == QUOTAS.replace("rate: 700\n", "rate: 950\n")
+    code, out, _ = sluice("plan", "--rollback")
+    assert (code, out.endswith("quotas.yaml: 0 changes.\n"), "is 950 now" in out) == (0, True, True)
+    file.write_text(file.read_text().replace("rate: 950\n", "rate: 900\n"))
+    assert sluice("plan", "--rollback")[0] == 0
+    assert file.read_text() == QUOTAS
     code, _, err = sluice("plan", "--rollback")
     assert (code, "nothing of this plan is on record" in err) == (1, True)
     assert not (plan / "rollback.json").exists()

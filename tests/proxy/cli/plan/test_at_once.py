@@ -134,7 +134,8 @@ def test_a_record_that_another_has_written_since_it_was_opened_keeps_that(tmp_pa
     for place, record in zip("ab", records, strict=True):
         record.add(place, [Replaced(whom_of({"user": "alice"}), KEY, 10.0, 20.0)])
     assert [len(records[0].of(place)) for place in "ab"] == [1, 1]
-    records[0].forget("a")
+    records[0].forget("a", records[1].of("a"))
+    assert records[1].of("a") == []
     assert len(records[1].of("b")) == 1
 
 

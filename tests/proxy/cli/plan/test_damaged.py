@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sluice.proxy.cli.plan.apply import apply_plan, apply_unattended, plan_file_of, read_plan, roll_back
-from sluice.proxy.cli.plan.choice import Reviews
+from sluice.proxy.cli.plan.choice import Bounds, Reviews
 from sluice.proxy.cli.plan.ledger import add_rolled_back
 from sluice.proxy.cli.plan.record import PlanRecord, Replaced
 from sluice.quotas.files.config_error import ConfigError
@@ -159,6 +159,30 @@ def test_a_plan_of_too_many_bytes_is_refused(tmp_path: Path) -> None:
     os.truncate(file, MAX_PLAN_BYTES + 1)
     with pytest.raises(ConfigError, match="has more than 536,870,912 bytes"):
         read_plan(file)
+
+
+def test_a_second_go_on_a_full_disk_can_be_run_again_and_rolled_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A night had written one limit a part of the way; what that was before was lost."""
+    before = {f"u{number:02}": 1_000 for number in range(20)}
+    place = quotas(tmp_path, before)
+    found = read_plan(plan(tmp_path, DAY, [of(user, 700, 1_000) for user in before]))
+    apply_unattended(found, place, today=TODAY)
+    assert 886 in limits_of(place).values()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    wide = Bounds(max_cut_share=1.0, max_total_fall=1.0)
+    with monkeypatch.context() as patched:
+        patched.setattr("sluice.proxy.cli.quotas.places.replace_whole", full)
+        with pytest.raises(ConfigError, match="cannot be written"):
+            apply_plan(found, place, today=TODAY, bounds=wide)
+    apply_plan(found, place, today=TODAY, bounds=wide)
+    assert set(limits_of(place).values()) == {700}
+    roll_back(Path(found.source), place, today=TODAY)
+    assert limits_of(place) == before
 
 
 @pytest.mark.parametrize("file", ["rollback.json", "rolled_back.json"])

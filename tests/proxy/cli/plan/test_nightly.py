@@ -170,9 +170,9 @@ def test_a_review_grants_up_to_the_estimate_for_a_fortnight(tmp_path: Path) -> N
     applied = apply_unattended(read_plan(path), place, reviews=reviews, today=DAY)
     assert limits_of(place) == {"alice": 1_200, "bob": 1_200}, "what needs no word is written for both"
     assert [dict(limit.whom)["user"] for limit in applied.choice.waiting] == ["bob"]
-    assert json.loads((tmp_path / "out" / "grants.json").read_text()) == {
-        "grants": [{"entity": '{"user": "alice"}', "key": KEY, "up_to": 5_000.0, "until": "2026-12-04"}]
-    }
+    item = {"entity": '{"user": "alice"}', "key": KEY, "up_to": 5_000.0, "until": "2026-12-04"}
+    granted = json.loads((tmp_path / "out" / "grants.json").read_text())
+    assert granted == {"grants": [item | {"plan": f"{DAY}-1"}]}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from sluice.proxy.cli.options import CommandFailed
 from sluice.proxy.cli.plan.apply import apply_plan, apply_unattended, roll_back
-from sluice.proxy.cli.plan.choice import PlanRefused, Reviews
+from sluice.proxy.cli.plan.choice import Bounds, PlanRefused, Reviews
 from sluice.proxy.cli.plan.file import PlanFile, parse_plan
 from sluice.proxy.cli.plan.ledger import cuts_of_week
 from sluice.proxy.cli.quotas.edit import Changes, Whom, whom_of
@@ -205,6 +205,38 @@ def test_cuts_that_a_server_has_refused_are_not_booked(tmp_path: Path) -> None:
     server.refused = ""
     apply_unattended(many_cuts(tmp_path), server, today=DAY)
     assert 20_000 - sum(server.rates().values()) == cuts_of_week(tmp_path, server.name, DAY)[KEY] == 714
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+@pytest.mark.parametrize("is_run_again", [True, False])
+def test_a_limit_that_a_night_wrote_a_part_of_the_way_outlives_a_second_go_that_fails(
+    is_run_again: bool, is_lost: bool, tmp_path: Path
+) -> None:
+    """It could neither be run again ("is stale") nor rolled back ("is 886 now")."""
+    before = {user(f"u{number:02}"): 1_000.0 for number in range(20)}
+    server, cuts = Server(before), many_cuts(tmp_path)
+    apply_unattended(cuts, server, today=DAY)
+    (part,) = (whom for whom, limits in server.limits.items() if limits[KEY] == 886)
+    wide = Bounds(max_cut_share=1.0, max_total_fall=1.0)
+    server.refused, server.is_lost_at_a_change = dict(part)["user"], is_lost
+    with pytest.raises(CommandFailed):
+        apply_plan(cuts, server, today=DAY, bounds=wide)
+    server.refused, server.is_lost_at_a_change, server.is_lost = "", False, False
+    if is_run_again:
+        apply_plan(cuts, server, today=DAY, bounds=wide)
+        assert set(server.rates().values()) == {700.0}
+    roll_back(tmp_path / "plan.json", server, today=DAY)
+    assert set(server.rates().values()) == {1_000.0}
+
+
+def test_what_a_person_has_put_back_to_what_the_night_had_made_of_it_is_his(tmp_path: Path) -> None:
+    """Once the second go has gone through."""
+    server, cuts = Server({user(f"u{number:02}"): 1_000.0 for number in range(20)}), many_cuts(tmp_path)
+    apply_unattended(cuts, server, today=DAY)
+    (part,) = (whom for whom, limits in server.limits.items() if limits[KEY] == 886)
+    apply_plan(cuts, server, today=DAY, bounds=Bounds(max_cut_share=1.0, max_total_fall=1.0))
+    server.limits[part] = {KEY: 886.0}
+    assert f"{KEY} is 886 now, not 700; left as it is" in roll_back(tmp_path / "plan.json", server).others[0]
 
 
 def test_cuts_at_a_server_that_tells_nothing_any_more_stay_booked(tmp_path: Path) -> None:

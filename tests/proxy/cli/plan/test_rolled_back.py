@@ -10,17 +10,19 @@ from typing import Any
 import pytest
 
 from sluice.proxy.cli.plan.apply import apply_plan, apply_unattended, read_plan, roll_back
-from sluice.proxy.cli.plan.choice import Reviews
+from sluice.proxy.cli.plan.choice import PlanRefused, Reviews
 from sluice.proxy.cli.plan.command import left_out_lines
 from sluice.proxy.cli.plan.file import PlanFile
 from sluice.proxy.cli.plan.ledger import add_grants, add_rolled_back
 from sluice.proxy.cli.quotas.places import QuotaFilePlace
 from sluice.quotas.files.config_error import ConfigError
+from tests.proxy.cli.plan.test_grants import granted_in, review
 from tests.proxy.cli.plan.test_nightly import DAY, KEY, limits_of, of, plan, quotas
 
 TODAY = DAY + timedelta(days=1)
 ALICE = Reviews(named=frozenset({(("user", "alice"),)}))
-MARKED = {"entity": '{"user": "alice"}', "key": KEY, "until": "2026-12-05"}
+ALICE_ENTITY = '{"user": "alice"}'
+MARKED = {"entity": ALICE_ENTITY, "key": KEY, "until": "2026-12-05"}
 LEFT = (
     f"left out: user-principal 'alice': {KEY}: was rolled back; left as it is until 2026-12-05, or --include"
 )
@@ -146,8 +148,48 @@ def test_of_very_many_those_are_forgotten_that_are_over(tmp_path: Path) -> None:
 
 def test_a_grant_outlasts_a_clock_that_was_ahead_for_once(tmp_path: Path) -> None:
     alice, bob = night(tmp_path, 0, of("alice", 700, 1_000), of("bob", 700, 1_000)).limits
-    add_grants(tmp_path / "out", [alice], TODAY)
-    add_grants(tmp_path / "out", [bob], TODAY.replace(year=2027))
-    add_grants(tmp_path / "out", [bob], TODAY.replace(year=2027))
+    add_grants(tmp_path / "out", [alice], TODAY, tmp_path)
+    add_grants(tmp_path / "out", [bob], TODAY.replace(year=2027), tmp_path)
+    add_grants(tmp_path / "out", [bob], TODAY.replace(year=2027), tmp_path)
     found = json.loads((tmp_path / "out" / "grants.json").read_text())["grants"]
     assert [grant["entity"] for grant in found] == [alice.entity, bob.entity]
+
+
+def test_plans_are_rolled_back_in_any_order_and_what_could_not_be_yet_stays_on_record(tmp_path: Path) -> None:
+    """Two nights cut alice. The oldest first: what she had before it was forgotten, and she stayed at 700."""
+    place = quotas(tmp_path, BEFORE)
+    first = night(tmp_path, 0, of("alice", 700, 1_000), of("bob", 900, 1_000))
+    apply_unattended(first, place, today=TODAY)
+    second = night(tmp_path, 1, of("alice", 490, 700))
+    apply_unattended(second, place, today=TODAY + timedelta(days=1))
+    found = []
+    for made in (first, second, first):
+        roll_back(Path(made.source), place, today=TODAY)
+        found.append(limits_of(place))
+    assert found == [{"alice": 490, "bob": 1_000}, {"alice": 700, "bob": 1_000}, BEFORE]
+    with pytest.raises(PlanRefused, match="nothing of this plan is on record"):
+        roll_back(Path(first.source), place, today=TODAY)
+
+
+def test_a_rollback_ends_no_grant_of_a_newer_plan_whose_limit_it_leaves(tmp_path: Path) -> None:
+    place = quotas(tmp_path, BEFORE)
+    older = night(tmp_path, 0, of("alice", 1_100, 1_000), of("bob", 700, 1_000))
+    apply_unattended(older, place, today=TODAY)
+    newer = night(tmp_path, 1, review("alice", 1_210, current=1_100, first_step=2_200))
+    apply_plan(newer, place, today=TODAY, reviews=ALICE)
+    assert roll_back(Path(older.source), place, today=TODAY).others == [
+        f"user-principal 'alice': {KEY} is 2200 now, not 1100; left as it is",
+        "left alone by unattended nights until 2026-12-05, or --include: 1 limit",
+    ]
+    assert (limits_of(place)["alice"], granted_in(tmp_path)) == (2_200, [ALICE_ENTITY])
+    roll_back(Path(newer.source), place, today=TODAY)
+    assert (limits_of(place)["alice"], granted_in(tmp_path)) == (1_100, [])
+
+
+def test_a_rollback_ends_what_its_own_plan_has_granted_also_where_nights_have_gone_on(tmp_path: Path) -> None:
+    place = quotas(tmp_path, BEFORE)
+    granting = night(tmp_path, 0, review("alice", 1_656))
+    apply_plan(granting, place, today=TODAY, reviews=ALICE)
+    apply_unattended(night(tmp_path, 1, of("alice", 4_000, 2_000)), place, today=TODAY + timedelta(days=1))
+    roll_back(Path(granting.source), place, today=TODAY)
+    assert (limits_of(place)["alice"], granted_in(tmp_path)) == (4_000, [])
