@@ -2,7 +2,7 @@
 
 Asked of the brokers themselves, on connections of the proxy's own (DescribeConfigs, Metadata), so that
 kafka-reassign-partitions and kafka-configs work unchanged. While nobody has a rate no topic is asked for.
-While nobody can be asked, what was last known stays in force.
+While nobody can be asked, or one does not tell, what was last known stays in force.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from aiokafka.errors import KafkaError
 from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.metadata import MetadataRequest
 
+from sluice.protocol.apis import ErrorCode
 from sluice.protocol.errors import ProtocolError
 from sluice.proxy.config.replication import ReplicationOptions
 from sluice.proxy.kafka_client.call import call
@@ -224,8 +225,11 @@ class ReplicationWatch:
     async def _describe(
         self, client: AIOKafkaClient, resources: list[Any], node_id: int | None
     ) -> list[tuple[str, str, str]]:
-        """(resource's name, key, value) of what is set."""
+        """(resource's name, key, value) of what is set. Raises TopicRefused where the broker does not tell:
+        that is not as if nothing were set."""
         answer = await call(client, DescribeConfigsRequest(resources=resources), node_id=node_id)
+        if self._section_file is None:  # else it was asked for a check alone, and nothing depends on it
+            _refuse_refusals(answer.results)
         return [
             (result.resource_name, config.name, config.value)
             for result in answer.results
@@ -260,6 +264,14 @@ class _Misprints:
 def _resource(kind: int, name: str, keys: Iterable[str]) -> Any:
     resource_type = DescribeConfigsRequest.DescribeConfigsResource
     return resource_type(resource_type=kind, resource_name=name, configuration_keys=list(keys))
+
+
+def _refuse_refusals(results: Iterable[Any]) -> None:
+    for result in results:
+        if result.error_code not in {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}:
+            what = "broker" if result.resource_type == _BROKER else "topic"
+            reason = f"error {result.error_code}: {result.error_message}"
+            raise TopicRefused(f"DescribeConfigs of {what} {result.resource_name}: {reason}")
 
 
 def _in_parts(names: list[str]) -> Iterator[list[str]]:
