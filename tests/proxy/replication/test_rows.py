@@ -12,7 +12,7 @@ from rich.console import Console
 
 from sluice.proxy.admin.top.replication_view import replication_view
 from sluice.proxy.metrics.replication import replication_rates, replication_samples
-from sluice.proxy.replication.rows import replication_rows
+from sluice.proxy.replication.rows import ReplicationSurvey
 from sluice.proxy.replication.watch import leaders_of, move_ratio
 from sluice.proxy.session.replication.followers import Replication
 from sluice.quotas.replication.limits import ReplicationLimits, ThrottledReplicas
@@ -20,6 +20,13 @@ from testkit.oracles.replica_model import key_of
 from testkit.oracles.replica_world import LEADER, a_move
 
 RATE = 5_000.0
+
+
+def replication_rows(replication: Replication, now_ms: float) -> dict[str, Any]:
+    survey = ReplicationSurvey()
+    for _ in survey.steps(replication, now_ms):
+        pass
+    return survey.to_json()
 
 
 def test_the_worked_example_a_thousandth_as_large() -> None:
