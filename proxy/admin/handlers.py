@@ -28,7 +28,7 @@ from sluice.proxy.admin.top.replication_snapshot import ReplicationTop
 from sluice.proxy.admin.top.snapshot import Top
 from sluice.proxy.admin.top.throughput import MAX_ROWS as MAX_CONNECTION_ROWS
 from sluice.proxy.admin.top.throughput import LiveConnections
-from sluice.proxy.connection.rates import ConnectionRates
+from sluice.proxy.connection.rates import AddressBuckets, ConnectionRates
 from sluice.proxy.metrics.delayed_time import DelayedTimes
 from sluice.proxy.metrics.throttle_log import ThrottleLog
 from sluice.proxy.quota_store.client_quotas import Alteration, QuotaApiError
@@ -70,7 +70,7 @@ class AdminDesk:
         """`desk`: None: nobody is told or changes limits through this proxy. `rates`: None: as if there were
         no limits for addresses. `throttle_log`: of which the status page tells episodes. `delayed`: of the
         last minute. `reloads`: of the files that are followed, by what they hold."""
-        addresses = tuple if rates is None else rates.sensors
+        addresses = AddressBuckets if rates is None else rates.buckets
         self.top = Top(quotas, producer_ids, connections, addresses, delayed, reloads or {})
         self.live = LiveConnections(connections)
         log = ThrottleLog(LineBudget()) if throttle_log is None else throttle_log
