@@ -21,6 +21,7 @@ from kafka.protocol.metadata import MetadataRequest
 
 from sluice.protocol.apis import ErrorCode
 from sluice.protocol.errors import ProtocolError
+from sluice.protocol.replication.fetch_request import PartitionKey
 from sluice.proxy.config.replication import ReplicationOptions
 from sluice.proxy.kafka_client.call import call
 from sluice.proxy.kafka_client.clients import ClusterAccess, TopicRefused
@@ -102,6 +103,7 @@ class ReplicationWatch:
                     _log.info("replication_throttles", **in_words(state.limits))
                 now_ms = monotonic() * 1000.0
                 self._replication.move_ratio = state.move_ratio
+                self._replication.in_sync_followers = state.in_sync_followers
                 self._replication.apply(state.limits, state.topic_names, now_ms)
                 self._check(state, now_ms)
                 self.known.set()
@@ -137,10 +139,7 @@ class ReplicationWatch:
                 state,
                 window_s=options.window_num * options.window_size_s,
                 idle_s=(now_ms - self._busy_ms) / 1000.0,
-                in_bytes_per_s={
-                    replication.leader_id: replication.in_sync_rate.measure(int(now_ms))
-                    / max(1.0, state.replication_factor - 1.0)
-                },
+                in_bytes_per_s={replication.leader_id: replication.written_rate.measure(int(now_ms))},
                 network_bytes_per_s=options.network_bytes_per_s,
             )
         )
@@ -193,6 +192,7 @@ class ReplicationWatch:
             move_ratio(topics, followers),
             sum(behind(topics, followers)),
             _replication_factor(topics),
+            in_sync_followers(topics, self._options.leader_id),
             largest,
             tuple(sorted({*replicas[LEADER_REPLICAS], *followers})),
         )
@@ -218,6 +218,7 @@ class ReplicationWatch:
             move_ratio(topics, followers),
             sum(behind(topics, followers)),
             _replication_factor(topics),
+            in_sync_followers(topics, self._options.leader_id),
             largest,
             tuple(sorted({*section.replicas.get(LEADER_REPLICAS, {}), *followers})),
         )
@@ -317,7 +318,18 @@ def move_ratio(topics: Iterable[Any], throttled: Mapping[str, ThrottledReplicas]
 
 def _replication_factor(topics: Iterable[Any]) -> float:
     counts = [len(partition.replica_nodes) for topic in topics for partition in topic.partitions]
-    return sum(counts) / max(1, len(counts))
+    with_followers = [count for count in counts if count > 1]
+    return sum(with_followers) / len(with_followers) if with_followers else 1.0
+
+
+def in_sync_followers(topics: Iterable[Any], leader_id: int) -> dict[PartitionKey, int]:
+    """How many each partition has that is led by this broker, where there are any."""
+    return {
+        (topic.topic_id.bytes, partition.partition_index): len(partition.isr_nodes) - 1
+        for topic in topics
+        for partition in topic.partitions
+        if partition.leader_id == leader_id and len(partition.isr_nodes) > 1
+    }
 
 
 def in_words(limits: ReplicationLimits) -> dict[str, Any]:

@@ -64,11 +64,21 @@ class Cluster:
 
     def _metadata(self, asked: Any) -> Any:
         nodes = [LEADER, FOLLOWER]
-        partition = {"leaderId": LEADER, "replicaNodes": nodes, "isrNodes": [LEADER]}
-        topic = {"name": "orders", "topicId": uuid_text(TOPIC_ID), "partitions": [partition]}
+        partitions = [
+            {
+                "partitionIndex": index,
+                "leaderId": LEADER,
+                "replicaNodes": nodes,
+                "isrNodes": nodes[: index + 1],
+            }
+            for index in range(2)
+        ]
+        topic = {"name": "orders", "topicId": uuid_text(TOPIC_ID), "partitions": partitions}
+        single = {"partitionIndex": 0, "leaderId": LEADER, "replicaNodes": [LEADER], "isrNodes": [LEADER]}
+        logs = {"name": "logs", "topicId": uuid_text(TOPIC_ID[::-1]), "partitions": [single] * 50}
         return {
             "brokers": [{"nodeId": node, "host": "127.0.0.1", "port": self.port} for node in nodes],
-            "topics": [] if asked["topics"] == [] else [topic],
+            "topics": [] if asked["topics"] == [] else [topic, logs],
         }
 
     def _configs(self, asked: Any) -> Any:
@@ -142,6 +152,21 @@ async def test_a_topic_that_has_gone_meanwhile_has_no_throttle_and_the_others_ha
         state = await ReplicationWatch(options(cluster), Replication(LEADER)).look_once()
     assert state.limits.leader_rates == {LEADER: 5e6, FOLLOWER: 5e6}
     assert not state.limits.leader_replicas
+
+
+async def test_partitions_without_followers_are_no_part_of_what_is_known_of_replicas() -> None:
+    cluster, replication = Cluster(), Replication(LEADER)
+    async with FaultBroker(cluster.serve) as broker:
+        cluster.port = broker.port
+        watch = ReplicationWatch(options(cluster), replication)
+        assert (await watch.look_once()).replication_factor == 2.0
+        run = asyncio.ensure_future(watch.run())
+        try:
+            await until(watch.known.is_set)
+            assert replication.in_sync_followers == {(TOPIC_ID, 1): 1}
+        finally:
+            run.cancel()
+            await asyncio.wait([run])
 
 
 async def test_throttles_of_the_quota_file_need_no_leave_of_the_brokers(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ class OneBucket:
 
     def __init__(self) -> None:
         self.bucket = ReplicationBucket(1_000.0, 0.0)
+        self.in_sync_followers: dict[PartitionKey, int] = {}
 
     def buckets_of(self, key: PartitionKey, replica_id: int) -> Buckets:
         return (self.bucket,)
