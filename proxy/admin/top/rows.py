@@ -121,6 +121,21 @@ class Survey:
             self.rows.append(make())
             if number % _ROWS_PER_STEP == 0:
                 yield
+        by_bucket = self._noted_by_bucket(delayed, now_ms)
+        for number, connection in enumerate(connections(), start=1):
+            self._place(connection, *by_bucket, addresses.name_of, now_ms)
+            if number % CONNECTIONS_PER_STEP == 0:
+                yield
+                now_ms = clock_ms()
+        for number, row in enumerate(self.rows, start=1):
+            row.trim()
+            if number % SENSORS_PER_STEP == 0:
+                yield
+
+    def _noted_by_bucket(
+        self, delayed: DelayedTimes | None, now_ms: float
+    ) -> tuple[dict[Sensor, Row], dict[str, Row], dict[str, Row]]:
+        """The rows, with what was delayed of late: by their sensors, users of producer ids and addresses."""
         by_sensor: dict[Sensor, Row] = {}
         by_user: dict[str, Row] = {}
         by_address: dict[str, Row] = {}
@@ -135,15 +150,7 @@ class Survey:
                     by_address[str(of.entity.ip)] = row
             else:
                 by_user[of.user] = row
-        for number, connection in enumerate(connections(), start=1):
-            self._place(connection, by_sensor, by_user, by_address, addresses.name_of, now_ms)
-            if number % CONNECTIONS_PER_STEP == 0:
-                yield
-                now_ms = clock_ms()
-        for number, row in enumerate(self.rows, start=1):
-            row.trim()
-            if number % SENSORS_PER_STEP == 0:
-                yield
+        return by_sensor, by_user, by_address
 
     def _look_at(self, sensor: Sensor, now_ms: float) -> None:
         self.active += 1

@@ -5,6 +5,7 @@ Buckets are of 1,000 B/s: 10 s after it was made one has room for 200 B, a quant
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import inf
 from typing import Any
 
@@ -29,7 +30,7 @@ class Rules:
     def __init__(self) -> None:
         self.generation = 0
         self.throttled: dict[PartitionKey, Buckets] = {}
-        self.in_sync_followers: dict[PartitionKey, int] = {}
+        self.in_sync_followers: Mapping[PartitionKey, int] = {}
 
     def buckets_of(self, key: PartitionKey, replica_id: int) -> Buckets:
         assert replica_id == 0
