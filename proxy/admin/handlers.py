@@ -18,22 +18,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from sluice.proxy.admin.questions import BadRequest, flag_of, refuse_unknown, rows_of
 from sluice.proxy.admin.status.model import MAX_SEARCH
 from sluice.proxy.admin.status.service import Sources
 from sluice.proxy.admin.top.order import MAX_ROWS, ConnectionSort
+from sluice.proxy.admin.top.replication_snapshot import ReplicationTop
 from sluice.proxy.admin.top.snapshot import Top
 from sluice.proxy.admin.top.throughput import MAX_ROWS as MAX_CONNECTION_ROWS
 from sluice.proxy.admin.top.throughput import LiveConnections
-from sluice.proxy.connection.rates import ConnectionRates
+from sluice.proxy.connection.rates import AddressBuckets, ConnectionRates
 from sluice.proxy.metrics.delayed_time import DelayedTimes
 from sluice.proxy.metrics.throttle_log import ThrottleLog
 from sluice.proxy.quota_store.client_quotas import Alteration, QuotaApiError
 from sluice.proxy.quota_store.service import Listed, QuotaDesk
-from sluice.proxy.replication.rows import replication_rows
 from sluice.proxy.runtime.log import LineBudget
 from sluice.proxy.runtime.watched_file import ReloadStatus
 from sluice.proxy.session.producer_ids.shared import ProducerIds
@@ -71,7 +70,7 @@ class AdminDesk:
         """`desk`: None: nobody is told or changes limits through this proxy. `rates`: None: as if there were
         no limits for addresses. `throttle_log`: of which the status page tells episodes. `delayed`: of the
         last minute. `reloads`: of the files that are followed, by what they hold."""
-        addresses = tuple if rates is None else rates.sensors
+        addresses = AddressBuckets if rates is None else rates.buckets
         self.top = Top(quotas, producer_ids, connections, addresses, delayed, reloads or {})
         self.live = LiveConnections(connections)
         log = ThrottleLog(LineBudget()) if throttle_log is None else throttle_log
@@ -80,13 +79,7 @@ class AdminDesk:
         )
         """what the status page is made from"""
         self._quotas = desk
-        self._replication = replication
-
-    def replication(self, rows: int) -> dict[str, Any]:
-        """The snapshot of `sluice top --replication`; `leader` is null if no listener has followers."""
-        if self._replication is None:
-            return {"leader": None}
-        return replication_rows(self._replication, monotonic() * 1000.0, rows)
+        self.replication = ReplicationTop(replication)
 
     async def connections(self, rows: int, user: object, sort: Any) -> dict[str, Any]:
         """The snapshot of `sluice connections`. Raises BadRequest."""
@@ -105,7 +98,7 @@ class AdminDesk:
                 rows = rows_of(request, MAX_ROWS, MAX_ROWS)
                 return await self.top.snapshot(rows, why=flag_of(request, "why"))
             case "replication":
-                return self.replication(rows_of(request, MAX_ROWS, MAX_ROWS))
+                return await self.replication.snapshot(rows_of(request, MAX_ROWS, MAX_ROWS))
             case "connections":
                 rows = rows_of(request, MAX_ROWS, MAX_CONNECTION_ROWS)
                 return await self.connections(rows, request.get("user", ""), request.get("sort", ""))

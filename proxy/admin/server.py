@@ -204,7 +204,7 @@ class AdminServer:
 
     async def _replication(self, request: Request) -> Response:
         assert self._desk is not None
-        found = self._desk.replication(asked_rows(request.query_params, MAX_ROWS, MAX_ROWS))
+        found = await self._desk.replication.snapshot(asked_rows(request.query_params, MAX_ROWS, MAX_ROWS))
         return Response(json.dumps(found), media_type="application/json")
 
     async def _livez(self, _: Request) -> Response:

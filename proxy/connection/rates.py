@@ -14,9 +14,9 @@ Source: kafka.network.ConnectionQuotas.recordIpConnectionMaybeThrottle, closeThr
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from sluice.quotas.addresses import usual_address
 from sluice.quotas.manager import QuotaManager
@@ -29,6 +29,15 @@ DEFAULT_FORGET_MS: Final = 11_000.0
 _OTHERS: Final = ""
 _ROUNDING_MS: Final = 1e-3
 """seven times a seventh of a second is a second"""
+
+
+class AddressBuckets(NamedTuple):
+    """The buckets of addresses as they are at a moment; without any where nobody counts them."""
+
+    sensors: Sequence[Sensor] = ()
+    """the address that names a bucket is its entity's"""
+    name_of: Callable[[str], str] = str
+    """of the bucket that a client's address is counted in: itself, its IPv6 prefix, or "" of all others"""
 
 
 class ConnectionRates:
@@ -91,9 +100,18 @@ class ConnectionRates:
             for key in [key for key, sensor in sensors.items() if self._is_idle(sensor, now_ms)]:
                 del sensors[key]
 
-    def sensors(self) -> list[Sensor]:
-        """Those that are remembered; the address is their entity's. A list of its own."""
-        return [*self._exact.values(), *self._default.values()]
+    def buckets(self) -> AddressBuckets:
+        """Those that are remembered, in a list of their own."""
+        return AddressBuckets([*self._exact.values(), *self._default.values()], self._name_of)
+
+    def _name_of(self, address: str) -> str:
+        if not self:
+            return address
+        address = address.partition("%")[0]
+        if address in self._exact:
+            return address
+        key = self._key(address)
+        return key if key in self._default or key in self._exact else _OTHERS
 
     def __len__(self) -> int:
         return len(self._exact) + len(self._default)

@@ -17,6 +17,8 @@ Worked example: 100 MB and 20 MB left at 5 MB/s without inflow: 24 s in all, the
 from __future__ import annotations
 
 from collections.abc import Iterator
+from heapq import heappush, heappushpop
+from operator import attrgetter
 from typing import Any, Final
 
 from sluice.proxy.session.replication.followers import Replication
@@ -46,8 +48,30 @@ class _Left:
             self.inflow_bytes_per_s = grown * record_bytes * _MS_PER_S / max(now_ms - begun_ms, _MS_PER_S)
 
 
+class _Behind:
+    """All that one follower waits for, and its sums."""
+
+    def __init__(self, follower: int) -> None:
+        self.follower = follower
+        self.waiting: list[_Left] = []
+        self.known: list[_Left] = []
+        """those whose bytes are known"""
+        self.lag_records = 0
+        self.left_bytes = 0.0
+        self.inflow_bytes_per_s = 0.0
+
+    def add(self, one: _Left) -> None:
+        self.waiting.append(one)
+        self.lag_records += one.partition.lag
+        if one.left_bytes is not None:
+            self.known.append(one)
+            self.left_bytes += one.left_bytes
+            self.inflow_bytes_per_s += one.inflow_bytes_per_s
+
+
 class ReplicationSurvey:
-    """What is told, made in steps, for a session may have thousands of partitions."""
+    """What is told, made in steps of below a millisecond or two, for a session may have thousands of
+    partitions."""
 
     def __init__(self, search: str = "", max_rows: int = MAX_ROWS) -> None:
         """`search`: part of a topic's name, upper and lower case alike; followers are told whole."""
@@ -61,25 +85,29 @@ class ReplicationSurvey:
         self.matching = 0
         self._search = search.casefold()
         self._max_rows = max(0, max_rows)
+        self._most: list[tuple[float, int, _Left]] = []
+        """a heap of the partitions to tell: what is left, and a number that is lower where it came later"""
 
     def steps(self, replication: Replication, now_ms: float) -> Iterator[None]:
         """Pauses where others may have their turn."""
-        by_follower: dict[int, list[_Left]] = {}
+        by_follower: dict[int, _Behind] = {}
         for mirror in list(replication.sessions):
-            some = by_follower.setdefault(mirror.replica_id, [])
-            for partition in list(mirror.waiting.values()):
-                some.append(_Left(mirror, partition, now_ms))
-                if len(some) % _PER_STEP == 0:
+            behind = by_follower.setdefault(mirror.replica_id, _Behind(mirror.replica_id))
+            for number, partition in enumerate(list(mirror.waiting.values()), start=1):
+                one = _Left(mirror, partition, now_ms)
+                behind.add(one)
+                if self._is_asked(replication, one):
+                    self._keep(one)
+                if number % _PER_STEP == 0:
                     yield
-        busy = max(1, sum(bool(some) for some in by_follower.values()))
-        for follower, some in by_follower.items():
-            self.followers.append(_follower(replication, follower, some, busy, now_ms))
+        busy = max(1, sum(bool(behind.waiting) for behind in by_follower.values()))
+        for follower, behind in sorted(by_follower.items()):
+            limits = _limits(replication, follower, busy)
+            yield from _ends(behind, min(limits, default=0.0))
+            self.followers.append(_follower(replication, behind, min(limits, default=None), now_ms))
             yield
-        self.followers.sort(key=lambda row: int(row["follower"]))
-        shown = [one for some in by_follower.values() for one in some if self._is_asked(replication, one)]
-        shown.sort(key=lambda one: -(one.left_bytes or one.partition.lag))
-        self.matching = len(shown)
-        for number, one in enumerate(shown[: self._max_rows], start=1):
+        self._most.sort(reverse=True)
+        for number, (_, _, one) in enumerate(self._most, start=1):
             self.partitions.append(_partition(replication, one))
             if number % _PER_STEP == 0:
                 yield
@@ -89,23 +117,27 @@ class ReplicationSurvey:
         self.rate = 0.0 if leader is None else leader.rate.measure(int(now_ms))
         self.move_ratio = replication.move_ratio
 
+    def to_json(self) -> dict[str, Any]:
+        """As `sluice top --replication` takes it."""
+        return {
+            "leader": self.leader_id,
+            "limit": self.limit,
+            "rate": self.rate,
+            "move_ratio": self.move_ratio,
+            "followers": self.followers,
+            "partitions": self.partitions,
+        }
+
+    def _keep(self, one: _Left) -> None:
+        self.matching += 1
+        found = one.left_bytes or one.partition.lag, -self.matching, one
+        if len(self._most) < self._max_rows:
+            heappush(self._most, found)
+        elif self._most:
+            heappushpop(self._most, found)
+
     def _is_asked(self, replication: Replication, one: _Left) -> bool:
         return not self._search or self._search in topic_of(replication, one.partition).casefold()
-
-
-def replication_rows(replication: Replication, now_ms: float, rows: int = MAX_ROWS) -> dict[str, Any]:
-    """As JSON can say it. At most `rows` partitions."""
-    survey = ReplicationSurvey(max_rows=min(rows, MAX_ROWS))
-    for _ in survey.steps(replication, now_ms):
-        pass
-    return {
-        "leader": survey.leader_id,
-        "limit": survey.limit,
-        "rate": survey.rate,
-        "move_ratio": survey.move_ratio,
-        "followers": survey.followers,
-        "partitions": survey.partitions,
-    }
 
 
 def topic_of(replication: Replication, partition: MirroredPartition) -> str:
@@ -114,41 +146,48 @@ def topic_of(replication: Replication, partition: MirroredPartition) -> str:
     return replication.topic_names.get(topic_id, topic_id.hex())
 
 
+def _limits(replication: Replication, follower: int, busy: int) -> list[float]:
+    """Its own, and its part of the leader's; none where neither is set."""
+    buckets = replication.follower_buckets.get(follower), replication.leader_bucket
+    return [
+        bucket.rate_bytes_per_s / among
+        for bucket, among in zip(buckets, (1, busy), strict=True)
+        if bucket is not None
+    ]
+
+
 def _follower(
-    replication: Replication, follower: int, waiting: list[_Left], busy: int, now_ms: float
+    replication: Replication, behind: _Behind, limit: float | None, now_ms: float
 ) -> dict[str, Any]:
-    own, leader = replication.follower_buckets.get(follower), replication.leader_bucket
-    limits = [bucket.rate_bytes_per_s for bucket in (own,) if bucket is not None]
-    limits += [leader.rate_bytes_per_s / busy] if leader is not None else []
-    known = [one for one in waiting if one.left_bytes is not None]
-    is_known = len(known) == len(waiting)
-    left_bytes = sum(one.left_bytes or 0.0 for one in known)
-    if known:
-        _ends(known, min(limits, default=0.0))
-    ends_in_s = max((one.ends_in_s for one in known if one.ends_in_s is not None), default=None)
+    own, known = replication.follower_buckets.get(behind.follower), behind.known
+    is_known = len(known) == len(behind.waiting)
     return {
-        "follower": follower,
-        "limit": min(limits, default=None),
+        "follower": behind.follower,
+        "limit": limit,
         "rate": 0.0 if own is None else own.rate.measure(int(now_ms)),
-        "passed_bytes": replication.passed_bytes.get(follower, 0),
-        "waiting": len(waiting),
-        "lag_records": sum(one.partition.lag for one in waiting),
-        "left_bytes": round(left_bytes) if is_known else None,
-        "ends_in_s": ends_in_s if is_known and all(one.ends_in_s is not None for one in known) else None,
+        "passed_bytes": replication.passed_bytes.get(behind.follower, 0),
+        "waiting": len(behind.waiting),
+        "lag_records": behind.lag_records,
+        "left_bytes": round(behind.left_bytes) if is_known else None,
+        "ends_in_s": known[-1].ends_in_s if known and is_known else None,
     }
 
 
-def _ends(waiting: list[_Left], rate_bytes_per_s: float) -> None:
-    """Set `ends_in_s`; it stays None where what comes in is more than what may go."""
-    free = rate_bytes_per_s - sum(one.inflow_bytes_per_s for one in waiting)
+def _ends(behind: _Behind, rate_bytes_per_s: float) -> Iterator[None]:
+    """Sort what is known, what ends last behind, and set `ends_in_s`; that stays None where what comes in is
+    more than what may go. In steps."""
+    free = rate_bytes_per_s - behind.inflow_bytes_per_s
     if free <= 0.0:
         return
-    waiting.sort(key=lambda one: one.left_bytes or 0.0)
+    known = behind.known
+    known.sort(key=attrgetter("left_bytes"))
     done_bytes = 0.0
-    for number, one in enumerate(waiting):
+    for number, one in enumerate(known):
         left_bytes = one.left_bytes or 0.0
-        one.ends_in_s = round((done_bytes + left_bytes * (len(waiting) - number)) / free, 1)
+        one.ends_in_s = round((done_bytes + left_bytes * (len(known) - number)) / free, 1)
         done_bytes += left_bytes
+        if number % _PER_STEP == 0:
+            yield
 
 
 def _partition(replication: Replication, one: _Left) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 Asked of the brokers themselves, on connections of the proxy's own (DescribeConfigs, Metadata), so that
 kafka-reassign-partitions and kafka-configs work unchanged. While nobody has a rate no topic is asked for.
-While nobody can be asked, what was last known stays in force.
+While nobody can be asked, or one does not tell, what was last known stays in force.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from aiokafka.errors import KafkaError
 from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.metadata import MetadataRequest
 
+from sluice.protocol.apis import ErrorCode
 from sluice.protocol.errors import ProtocolError
+from sluice.protocol.replication.fetch_request import PartitionKey
 from sluice.proxy.config.replication import ReplicationOptions
 from sluice.proxy.kafka_client.call import call
 from sluice.proxy.kafka_client.clients import ClusterAccess, TopicRefused
@@ -101,6 +103,7 @@ class ReplicationWatch:
                     _log.info("replication_throttles", **in_words(state.limits))
                 now_ms = monotonic() * 1000.0
                 self._replication.move_ratio = state.move_ratio
+                self._replication.in_sync_followers = state.in_sync_followers
                 self._replication.apply(state.limits, state.topic_names, now_ms)
                 self._check(state, now_ms)
                 self.known.set()
@@ -136,10 +139,7 @@ class ReplicationWatch:
                 state,
                 window_s=options.window_num * options.window_size_s,
                 idle_s=(now_ms - self._busy_ms) / 1000.0,
-                in_bytes_per_s={
-                    replication.leader_id: replication.in_sync_rate.measure(int(now_ms))
-                    / max(1.0, state.replication_factor - 1.0)
-                },
+                in_bytes_per_s={replication.leader_id: replication.written_rate.measure(int(now_ms))},
                 network_bytes_per_s=options.network_bytes_per_s,
             )
         )
@@ -192,6 +192,7 @@ class ReplicationWatch:
             move_ratio(topics, followers),
             sum(behind(topics, followers)),
             _replication_factor(topics),
+            in_sync_followers(topics, self._options.leader_id),
             largest,
             tuple(sorted({*replicas[LEADER_REPLICAS], *followers})),
         )
@@ -217,6 +218,7 @@ class ReplicationWatch:
             move_ratio(topics, followers),
             sum(behind(topics, followers)),
             _replication_factor(topics),
+            in_sync_followers(topics, self._options.leader_id),
             largest,
             tuple(sorted({*section.replicas.get(LEADER_REPLICAS, {}), *followers})),
         )
@@ -224,8 +226,11 @@ class ReplicationWatch:
     async def _describe(
         self, client: AIOKafkaClient, resources: list[Any], node_id: int | None
     ) -> list[tuple[str, str, str]]:
-        """(resource's name, key, value) of what is set."""
+        """(resource's name, key, value) of what is set. Raises TopicRefused where the broker does not tell:
+        that is not as if nothing were set."""
         answer = await call(client, DescribeConfigsRequest(resources=resources), node_id=node_id)
+        if self._section_file is None:  # else it was asked for a check alone, and nothing depends on it
+            _refuse_refusals(answer.results)
         return [
             (result.resource_name, config.name, config.value)
             for result in answer.results
@@ -260,6 +265,14 @@ class _Misprints:
 def _resource(kind: int, name: str, keys: Iterable[str]) -> Any:
     resource_type = DescribeConfigsRequest.DescribeConfigsResource
     return resource_type(resource_type=kind, resource_name=name, configuration_keys=list(keys))
+
+
+def _refuse_refusals(results: Iterable[Any]) -> None:
+    for result in results:
+        if result.error_code not in {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}:
+            what = "broker" if result.resource_type == _BROKER else "topic"
+            reason = f"error {result.error_code}: {result.error_message}"
+            raise TopicRefused(f"DescribeConfigs of {what} {result.resource_name}: {reason}")
 
 
 def _in_parts(names: list[str]) -> Iterator[list[str]]:
@@ -305,7 +318,18 @@ def move_ratio(topics: Iterable[Any], throttled: Mapping[str, ThrottledReplicas]
 
 def _replication_factor(topics: Iterable[Any]) -> float:
     counts = [len(partition.replica_nodes) for topic in topics for partition in topic.partitions]
-    return sum(counts) / max(1, len(counts))
+    with_followers = [count for count in counts if count > 1]
+    return sum(with_followers) / len(with_followers) if with_followers else 1.0
+
+
+def in_sync_followers(topics: Iterable[Any], leader_id: int) -> dict[PartitionKey, int]:
+    """How many each partition has that is led by this broker, where there are any."""
+    return {
+        (topic.topic_id.bytes, partition.partition_index): len(partition.isr_nodes) - 1
+        for topic in topics
+        for partition in topic.partitions
+        if partition.leader_id == leader_id and len(partition.isr_nodes) > 1
+    }
 
 
 def in_words(limits: ReplicationLimits) -> dict[str, Any]:

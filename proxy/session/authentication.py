@@ -41,6 +41,11 @@ class Authentication:
         """The broker said no: if it closes now, that is why."""
         return self._watch is not None and self._watch.failed
 
+    @property
+    def session_lifetime_ms(self) -> int:
+        """How long the session is that the broker's last yes began; 0: not told."""
+        return 0 if self._watch is None else self._watch.session_lifetime_ms
+
     @staticmethod
     def check_whole(end: int, pos: int, frame_end: int, max_bytes: int) -> bool:
         """Has the frame arrived whole, as it must? Raises FrameTooLarge for one that cannot be kept until

@@ -7,7 +7,7 @@ from sluice.proxy.session.causes import DisconnectCause
 
 
 class NotAuthenticated(ProtocolError):
-    """A request that the broker would not answer either before it knows who asks."""
+    """A request that the broker would not answer either before it knows who asks, or no more."""
 
     cause = DisconnectCause.AUTHENTICATION_FAILED
 

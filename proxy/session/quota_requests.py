@@ -14,7 +14,7 @@ from typing import Final
 from sluice.protocol.apis import ApiKey
 from sluice.protocol.errors import UnsupportedVersion
 from sluice.protocol.headers import SIZE_BYTES
-from sluice.proxy.session.errors import RequestTooLarge
+from sluice.proxy.session.errors import NotAuthenticated, RequestTooLarge
 from sluice.proxy.session.identity import Identity
 from sluice.proxy.session.in_flight import LOCAL, InFlight
 from sluice.proxy.session.local_responses import LocalAnswers, QuotaQuestion
@@ -69,8 +69,11 @@ class QuotaRequests:
     ) -> bool:
         """Take the request out. False: more of it must come first.
 
-        Raises ProtocolError for one that cannot be answered.
+        Raises ProtocolError for one that cannot be answered. On a session that is over that is any: the
+        broker would end the connection (SocketServer.processCompletedReceives), but does not see it.
         """
+        if now_ms > self._identity.session_ends_at_ms:
+            raise NotAuthenticated("a question about quotas, and the session is over (KIP-368)")
         user = self._identity.user
         most = _OF_ADMINS_BYTES if user in self._api.admins else _OF_ANYBODY_BYTES
         if frame_end - pos > most:

@@ -145,7 +145,7 @@ class AnswerSide:
                 entry = in_flight[0]
                 asked_id, api_key, version, flow, asked_bytes, sent_ms, held_ms, _, sensor, work = entry
                 if work is RAW_TOKEN:
-                    if (frame_end := self._raw_answer(buf, pos, end)) > end:
+                    if (frame_end := self._raw_answer(buf, pos, end, now_ms)) > end:
                         break
                     in_flight.pop(0)
                     pos = frame_end
@@ -373,19 +373,19 @@ class AnswerSide:
             return 0.0
         if frame_end > end:  # unread it could not be learnt from, and all would wait for it for ever
             raise MalformedFrame(f"{frame_end - pos} bytes to authenticate with")
-        self._learn(self._authentication.answer(buf, pos, frame_end, api_key, version))
+        self._learn(self._authentication.answer(buf, pos, frame_end, api_key, version), now_ms)
         return 0.0
 
-    def _raw_answer(self, buf: bytearray, pos: int, end: int) -> int:
+    def _raw_answer(self, buf: bytearray, pos: int, end: int, now_ms: float) -> int:
         size = int.from_bytes(buf[pos : pos + SIZE_BYTES], "big", signed=True)
         if not 0 <= size <= WHOLE_MAX_BYTES:
             raise BrokerMalformed(f"token of {size} bytes")
         frame_end = pos + SIZE_BYTES + size
         if frame_end <= end:
-            self._learn(self._authentication.raw_answer(buf, pos + SIZE_BYTES, frame_end))
+            self._learn(self._authentication.raw_answer(buf, pos + SIZE_BYTES, frame_end), now_ms)
         return frame_end
 
-    def _learn(self, user: str | None) -> None:
+    def _learn(self, user: str | None, now_ms: float) -> None:
         """The broker answered an authentication. With a user it said yes: his quotas apply from now on."""
         self._requests.raw_tokens = self._authentication.raw_tokens
         self._pace.broker_answered()
@@ -394,7 +394,6 @@ class AnswerSide:
             if isinstance(flow, AccessFlow):
                 flow.origin.user = user
                 flow.ask_anew()
-            self._identity.user = user
-            self._identity.authenticated = True
+            self._identity.logged_in(user, self._authentication.session_lifetime_ms, now_ms)
             self._requests.lift_frame_limit()
             self._throttling.forget()

@@ -112,6 +112,7 @@ class SaslWatch:
         "failed",
         "in_exchange",
         "raw_tokens",
+        "session_lifetime_ms",
         "user",
     )
 
@@ -131,6 +132,8 @@ class SaslWatch:
         """handshake v0: the client's next frame and the broker's answer are bare tokens behind their size"""
         self.failed = False
         """the broker said no (or something raised): if it closes now, the cause is authentication_failed"""
+        self.session_lifetime_ms = 0
+        """as this exchange's last answer told it (KIP-368); 0: not yet, or none, as with version 0"""
         self._oauth_claim = oauth_claim
         self._tokens = tokens
         self._state = _State.IDLE
@@ -159,7 +162,7 @@ class SaslWatch:
         if self._mechanism is _Mechanism.OPAQUE and version == 0:
             raise AuthenticationFailed("SaslHandshake v0 with a mechanism whose end cannot be seen")
         self._bare = version == 0
-        self._rounds = 0
+        self._rounds = self.session_lifetime_ms = 0
         self._enter(_State.HANDSHAKE)
 
     def on_handshake_response(self, buf: Buffer, pos: int, end: int, version: int) -> None:
@@ -203,6 +206,7 @@ class SaslWatch:
             return False
         if answer.error_code != 0:
             return False  # and dead, as `_take` left it
+        self.session_lifetime_ms = answer.session_lifetime_ms
         return self._broker_spoke(bytes(buf[answer.token_start : answer.token_end]))
 
     def on_raw_token_from_client(self, buf: Buffer, pos: int, end: int) -> None:

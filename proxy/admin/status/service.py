@@ -49,6 +49,7 @@ from sluice.proxy.admin.status.rows import (
 from sluice.proxy.admin.top.rows import Survey
 from sluice.proxy.admin.top.search import Connected
 from sluice.proxy.config.admin import StatusOptions
+from sluice.proxy.connection.rates import AddressBuckets
 from sluice.proxy.metrics.delayed_time import DelayedTimes
 from sluice.proxy.metrics.throttle_log import ThrottleLog
 from sluice.proxy.replication.rows import ReplicationSurvey
@@ -60,7 +61,6 @@ from sluice.proxy.session.replication.followers import Replication
 from sluice.quotas.files.load import read_bytes
 from sluice.quotas.manager import QuotaManager
 from sluice.quotas.names import clean
-from sluice.quotas.sensors.sensor import Sensor
 
 _SHARE: Final = 0.1
 """of the loop's time that lists may take"""
@@ -89,7 +89,7 @@ class Sources(NamedTuple):
     quotas: QuotaManager
     producer_ids: ProducerIds
     connections: Callable[[], Sequence[Connected]]
-    addresses: Callable[[], Sequence[Sensor]]
+    addresses: Callable[[], AddressBuckets]
     throttle_log: ThrottleLog
     replication: Replication | None = None
     """None: no listener of this proxy has followers"""

@@ -22,6 +22,7 @@ from typing import Final, TypeAlias
 from sluice.proxy.admin.top.order import MAX_ROWS
 from sluice.proxy.admin.top.row import ConnectionRow, Row
 from sluice.proxy.admin.top.search import Bucket, Connected, Search
+from sluice.proxy.connection.rates import AddressBuckets
 from sluice.proxy.metrics.delayed_time import Delayed, DelayedTimes
 from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.producer_ids.shared import ProducerIds
@@ -35,11 +36,14 @@ from sluice.quotas.sensors.sensor import Sensor
 
 SENSORS_PER_STEP: Final = 200
 """below 1 ms of work, between which connections are served"""
-CONNECTIONS_PER_STEP: Final = 300
+CONNECTIONS_PER_STEP: Final = 60
+"""likewise: to find the bucket of an IPv6 address takes 10 µs"""
 _ROWS_PER_STEP: Final = 100
 ACTIVE_MS: Final = 60_000.0
 """a bucket that was not used for so long, nor for pacing.max_debt_s, owes nothing and is not looked at"""
 
+
+NO_ADDRESSES: Final = AddressBuckets()
 
 _Key: TypeAlias = tuple[float, float]
 """the order: what is owed, then how near to the limit"""
@@ -85,13 +89,13 @@ class Survey:
         limits: QuotaLimits,
         connections: Callable[[], Iterable[Connected]],
         clock_ms: Callable[[], float],
-        addresses: Iterable[Sensor] = (),
+        addresses: AddressBuckets = NO_ADDRESSES,
         delayed: DelayedTimes | None = None,
     ) -> Iterator[None]:
-        """`addresses`: the sensors of connection_creation_rate. These, `sensors` and what `connections`
-        returns are lists, for all of it comes and goes between the steps."""
+        """`addresses`: the buckets of connection_creation_rate. Their sensors, `sensors` and what
+        `connections` returns are lists, for all of it comes and goes between the steps."""
         if self._search is not None:
-            yield from self._search.steps(connections(), limits)
+            yield from self._search.steps(connections(), limits, addresses.name_of)
         now_ms, active_ms = clock_ms(), self._active_ms
         for number, sensor in enumerate(sensors, start=1):
             self.sensors += 1
@@ -106,7 +110,7 @@ class Survey:
             if number % SENSORS_PER_STEP == 0:
                 yield
                 now_ms = clock_ms()
-        for number, sensor in enumerate(addresses, start=1):
+        for number, sensor in enumerate(addresses.sensors, start=1):
             self.sensors += 1
             self._look_at_address(sensor, limits, now_ms)
             if number % SENSORS_PER_STEP == 0:
@@ -117,20 +121,9 @@ class Survey:
             self.rows.append(make())
             if number % _ROWS_PER_STEP == 0:
                 yield
-        by_sensor: dict[Sensor, Row] = {}
-        by_user: dict[str, Row] = {}
-        if delayed is not None:
-            self.delayed = delayed.count(now_ms)
-        for (_, _, of, _), row in zip(self._found, self.rows, strict=True):
-            if delayed is not None:
-                row.delayed = _delayed_of(of, delayed, now_ms)
-            if isinstance(of, Sensor):
-                by_sensor[of] = row
-            else:
-                by_user[of.user] = row
-        by_address = {row.bucket["ip"]: row for row in self.rows if "ip" in row.bucket}
+        by_bucket = self._noted_by_bucket(delayed, now_ms)
         for number, connection in enumerate(connections(), start=1):
-            self._place(connection, by_sensor, by_user, by_address, now_ms)
+            self._place(connection, *by_bucket, addresses.name_of, now_ms)
             if number % CONNECTIONS_PER_STEP == 0:
                 yield
                 now_ms = clock_ms()
@@ -138,6 +131,26 @@ class Survey:
             row.trim()
             if number % SENSORS_PER_STEP == 0:
                 yield
+
+    def _noted_by_bucket(
+        self, delayed: DelayedTimes | None, now_ms: float
+    ) -> tuple[dict[Sensor, Row], dict[str, Row], dict[str, Row]]:
+        """The rows, with what was delayed of late: by their sensors, users of producer ids and addresses."""
+        by_sensor: dict[Sensor, Row] = {}
+        by_user: dict[str, Row] = {}
+        by_address: dict[str, Row] = {}
+        if delayed is not None:
+            self.delayed = delayed.count(now_ms)
+        for (_, _, of, _), row in zip(self._found, self.rows, strict=True):
+            if delayed is not None:
+                row.delayed = _delayed_of(of, delayed, now_ms)
+            if isinstance(of, Sensor):
+                by_sensor[of] = row
+                if of.entity.ip is not None:
+                    by_address[str(of.entity.ip)] = row
+            else:
+                by_user[of.user] = row
+        return by_sensor, by_user, by_address
 
     def _look_at(self, sensor: Sensor, now_ms: float) -> None:
         self.active += 1
@@ -206,6 +219,7 @@ class Survey:
         by_sensor: dict[Sensor, Row],
         by_user: dict[str, Row],
         by_address: dict[str, Row],
+        address_bucket: Callable[[str], str],
         now_ms: float,
     ) -> None:
         session = connection.session
@@ -216,8 +230,9 @@ class Survey:
         rows = [row for sensor in session.sensors if (row := by_sensor.get(sensor)) is not None]
         if session.has_id_limit and session.user in by_user:
             rows.append(by_user[session.user])
-        if by_address and (its := by_address.get(connection.peer.rpartition(":")[0])) is not None:
-            rows.append(its)
+        if by_address:
+            its = by_address.get(address_bucket(connection.peer.rpartition(":")[0]))
+            rows += [] if its is None else [its]
         for row in rows:
             is_its = throttled_by == row.kind.value
             row.add(

@@ -27,8 +27,8 @@ Fits = Callable[[str], bool]
 """whether a name is one that is searched for"""
 _LABELS: Final[Mapping[str, Callable[[str], object]]] = {"tenant": Tenant, "client-id-prefix": Prefix}
 """by the quota file's keys: names that are written otherwise in metrics and logs"""
-_LOOKED_AT_PER_STEP: Final = 300
-"""members or connections: below 1 ms of work"""
+_LOOKED_AT_PER_STEP: Final = 60
+"""members or connections: below 1 ms of work, where each has an IPv6 address whose bucket is to be found"""
 
 
 class Connected(Protocol):
@@ -69,8 +69,14 @@ class Search:
         self._sensors: set[Sensor] = set()
         self._addresses: set[str] = set()
 
-    def steps(self, connections: Iterable[Connected], limits: QuotaLimits) -> Iterator[None]:
-        """Find the members. `connections`: a list, for they come and go between the steps."""
+    def steps(
+        self,
+        connections: Iterable[Connected],
+        limits: QuotaLimits,
+        address_bucket: Callable[[str], str] = str,
+    ) -> Iterator[None]:
+        """Find the members. `connections`: a list, for they come and go between the steps. `address_bucket`:
+        the name of the bucket that an address is counted in (AddressBuckets)."""
         number = 0
         for tenant, members in limits.tenants.items():
             for member in members:
@@ -82,7 +88,7 @@ class Search:
         for number, connection in enumerate(connections, start=1):
             if self._fits(connection.session.user):
                 self._sensors.update(connection.session.sensors)
-                self._addresses.add(connection.peer.rpartition(":")[0])
+                self._addresses.add(address_bucket(connection.peer.rpartition(":")[0]))
             if number % _LOOKED_AT_PER_STEP == 0:
                 yield
 

@@ -17,11 +17,11 @@ from sluice.proxy.admin.top.order import MAX_ROWS
 from sluice.proxy.admin.top.rows import Survey
 from sluice.proxy.admin.top.search import Connected
 from sluice.proxy.admin.top.walk import LOOP_SHARE, walked
+from sluice.proxy.connection.rates import AddressBuckets
 from sluice.proxy.metrics.delayed_time import DelayedTimes
 from sluice.proxy.runtime.watched_file import ReloadStatus, not_in_force
 from sluice.proxy.session.producer_ids.shared import ProducerIds
 from sluice.quotas.manager import QuotaManager
-from sluice.quotas.sensors.sensor import Sensor
 
 _MIN_AGE_S: Final = 0.1
 _ROWS_PER_STEP: Final = 5
@@ -37,7 +37,7 @@ class Top:
         quotas: QuotaManager,
         producer_ids: ProducerIds,
         connections: Callable[[], Sequence[Connected]],
-        addresses: Callable[[], Sequence[Sensor]] = tuple,
+        addresses: Callable[[], AddressBuckets] = AddressBuckets,
         delayed: DelayedTimes | None = None,
         reloads: Mapping[str, Sequence[ReloadStatus]] = MappingProxyType({}),
     ) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from sluice.protocol.replication.fetch_request import PartitionKey
 from sluice.quotas.replication.limits import NO_REPLICATION_LIMITS, ReplicationLimits
 
 SAFE_BAND: Final = "safe_band"
@@ -44,7 +45,9 @@ class ClusterState:
     replicas_behind: int = 0
     """throttled, and not in sync"""
     replication_factor: float = 1.0
-    """the mean over all partitions"""
+    """the mean over the partitions that have followers"""
+    in_sync_followers: Mapping[PartitionKey, int] = field(default_factory=dict)
+    """of the partitions that the leader leads, where there are any"""
     response_max_bytes: Mapping[int, int] = field(default_factory=dict)
     """broker → its replica.fetch.response.max.bytes"""
     lists_left: tuple[str, ...] = ()

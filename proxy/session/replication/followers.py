@@ -64,8 +64,10 @@ class Replication:
         self.follower_buckets: dict[int, ReplicationBucket] = {}
         self.findings: tuple[Finding, ...] = ()
         """what is not as it should be with the cluster's throttles"""
-        self.in_sync_rate = Rate(window_num, round(window_size_s * 1000.0))
-        """bytes/s of partitions that are not behind: what producers write, once for each follower in sync"""
+        self.in_sync_followers: Mapping[PartitionKey, int] = {}
+        """of the partitions that this leader leads, where there are any; empty while nothing is throttled"""
+        self.written_rate = Rate(window_num, round(window_size_s * 1000.0))
+        """bytes/s that producers write to these partitions, by what their followers in sync take"""
         self.passed_bytes: dict[int, int] = {}
         """records that went to each follower, throttled or not; never falls"""
         self._ended_leader_bytes = 0  # of buckets that are no more

@@ -18,6 +18,7 @@ Source: KIP-73, KIP-227; FetchSession, FetchSessionHandler of 4.3.1.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
 
@@ -43,6 +44,8 @@ class Rules(Protocol):
 
     generation: int
     """another number: `buckets_of` may say something else"""
+    in_sync_followers: Mapping[PartitionKey, int]
+    """how many each partition of this leader has, one at least; empty while nobody has asked"""
 
     def buckets_of(self, key: PartitionKey, replica_id: int) -> Buckets:
         """What a follower's bytes of the partition are charged against; none: it is not throttled."""
@@ -296,11 +299,12 @@ class SessionMirror:
     def answered(self, grants: list[Grant], answered: list[Answered], max_bytes: int, now_ms: float) -> int:
         """What came for the last request. `max_bytes`: of that request, what a cap may grow to.
 
-        Returns the bytes of partitions that are not behind.
+        Returns its part of what producers have written: a partition's bytes go to each follower in sync, so
+        each counts its share of them. What is not known to have any is left out.
         """
         granted = {partition.key for partition, *_ in grants}
         came: dict[PartitionKey, int] = {}
-        in_sync_bytes = 0
+        written_bytes, followers = 0, self._rules.in_sync_followers
         for key, error_code, high_watermark, record_bytes in answered:
             partition = self.partitions.get(key)
             if partition is None:
@@ -313,8 +317,8 @@ class SessionMirror:
                     self._sort(partition)
             if record_bytes > 0:
                 partition.passed_bytes += record_bytes
-                if not partition.is_behind:
-                    in_sync_bytes += record_bytes
+                if key in followers and not partition.is_behind:
+                    written_bytes += record_bytes // followers[key]
                 if key in granted:
                     came[key] = record_bytes
                 else:
@@ -328,7 +332,7 @@ class SessionMirror:
                 partition.least_cap = min(2 * cap, max_bytes)
             elif 2 * came_bytes <= cap:
                 partition.least_cap //= 2
-        return in_sync_bytes
+        return written_bytes
 
     def dropped(self) -> None:
         """It is followed no more."""

@@ -212,9 +212,9 @@ class ReplicaRequests:
             self._replication.forget(request.session_id)
             give_back(sent.grants, now_ms)
             return
-        in_sync_bytes = mirror.answered(sent.grants, walk.partitions, request.max_bytes, now_ms)
-        if in_sync_bytes:
-            self._replication.in_sync_rate.record(in_sync_bytes, int(now_ms))
+        written_bytes = mirror.answered(sent.grants, walk.partitions, request.max_bytes, now_ms)
+        if written_bytes:
+            self._replication.written_rate.record(written_bytes, int(now_ms))
         came_bytes = sum(partition[3] for partition in walk.partitions)
         if came_bytes:
             self._replication.passed(request.replica_id, came_bytes)

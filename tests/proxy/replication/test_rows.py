@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from typing import Any
+from uuid import UUID
 
 import pytest
 from kafka.protocol.metadata import MetadataResponse
@@ -12,14 +13,21 @@ from rich.console import Console
 
 from sluice.proxy.admin.top.replication_view import replication_view
 from sluice.proxy.metrics.replication import replication_rates, replication_samples
-from sluice.proxy.replication.rows import replication_rows
-from sluice.proxy.replication.watch import leaders_of, move_ratio
+from sluice.proxy.replication.rows import ReplicationSurvey
+from sluice.proxy.replication.watch import in_sync_followers, leaders_of, move_ratio
 from sluice.proxy.session.replication.followers import Replication
 from sluice.quotas.replication.limits import ReplicationLimits, ThrottledReplicas
 from testkit.oracles.replica_model import key_of
 from testkit.oracles.replica_world import LEADER, a_move
 
 RATE = 5_000.0
+
+
+def replication_rows(replication: Replication, now_ms: float) -> dict[str, Any]:
+    survey = ReplicationSurvey()
+    for _ in survey.steps(replication, now_ms):
+        pass
+    return survey.to_json()
 
 
 def test_the_worked_example_a_thousandth_as_large() -> None:
@@ -115,6 +123,7 @@ def test_leaders_and_the_move_ratio_are_of_replicas_that_are_throttled_and_not_i
     topics = [
         topic_of(
             name="a",
+            topic_id=UUID(int=7),
             partitions=[
                 partition(0, 1, [1, 4], [1]),
                 partition(1, 2, [2, 4], [2]),
@@ -122,12 +131,14 @@ def test_leaders_and_the_move_ratio_are_of_replicas_that_are_throttled_and_not_i
                 partition(3, -1, [3, 4], []),  # led by nobody
             ],
         ),
-        topic_of(name="b", partitions=[partition(0, 3, [3, 4], [3])]),  # not throttled
+        topic_of(name="b", topic_id=UUID(int=8), partitions=[partition(0, 3, [3, 4], [3])]),  # not throttled
     ]
     throttled = {"a": ThrottledReplicas(frozenset({(0, 4), (1, 4), (2, 4), (3, 4)}))}
     assert leaders_of(topics, throttled) == {4: 2}
     assert move_ratio(topics, throttled) == 3 / 5
     assert move_ratio([], {}) == 0.0
+    assert in_sync_followers(topics, 2) == {(topics[0].topic_id.bytes, 2): 1}
+    assert in_sync_followers(topics, 1) == {}
 
 
 def test_a_replication_without_sessions_has_no_rows() -> None:

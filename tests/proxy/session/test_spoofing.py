@@ -13,10 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sluice.protocol.apis import ApiKey
 from sluice.proxy.session.causes import DisconnectCause
-from sluice.proxy.session.policy import SessionPolicy
+from sluice.proxy.session.policy import QuotaApi, SessionPolicy
 from sluice.proxy.session.session import Session
 from sluice.quotas.entity import ANONYMOUS
+from sluice.quotas.limits.limits import QuotaLimits
 from testkit.frames.frames import (
     API_VERSIONS,
     METADATA,
@@ -32,6 +34,7 @@ from testkit.proxy.playbook import Shell, limits_of, shared_of
 
 SASL = SessionPolicy(authentication_required=True)
 CERTIFICATE = SessionPolicy(takes_logins=False)
+ALICE_IS_ADMIN = SessionPolicy(authentication_required=True, quota_api=QuotaApi(frozenset({"alice"})))
 PASSWORDS = {"alice": "a", "bob": "b", "service": "s"}
 
 
@@ -230,3 +233,44 @@ def test_the_model_serves_whom_it_should(frames: list[bytes], served: list[str])
     shell, broker = Shell(Session(shared_of(limits_of(10**9)), SASL, "10.0.0.1")), Broker()
     play(shell, broker, frames, [1000])
     assert charged(shell) == [principal for _, principal in broker.served] == served
+
+
+# A session that is over (KIP-368), where the broker is not asked --------------------------------------------
+
+
+def log_in(shell: Shell, mechanism: str, *lifetimes_ms: int) -> None:
+    """As alice, in as many rounds, of which each tells how long the session is (0: not yet)."""
+    shell.client_sends(request(SASL_HANDSHAKE, 1, {"mechanism": mechanism}))
+    shell.broker_sends(answer(SASL_HANDSHAKE, 1))
+    for lifetime_ms in lifetimes_ms:
+        shell.client_sends(request(SASL_AUTHENTICATE, 2, {"authBytes": b"\0alice\0a".hex()}))
+        shell.broker_sends(answer(SASL_AUTHENTICATE, 2, {"sessionLifetimeMs": lifetime_ms}))
+
+
+@pytest.mark.parametrize("api_key", [ApiKey.DESCRIBE_CLIENT_QUOTAS, ApiKey.ALTER_CLIENT_QUOTAS])
+def test_nobody_asks_about_quotas_on_a_session_that_is_over(api_key: int) -> None:
+    """60 s, and by a second login 60 s from then on."""
+    shell = Shell(Session(shared_of(QuotaLimits([])), ALICE_IS_ADMIN, "10.0.0.1"))
+    for wait_ms in (0, 59_000):
+        shell.advance(wait_ms)
+        log_in(shell, "PLAIN", 60_000)
+    shell.advance(60_000)
+    shell.client_sends(request(api_key, 1))
+    assert shell.session.take_question() is not None
+    shell.session.answer_question(b"", shell.now_ms)
+    shell.advance(1)
+    shell.client_sends(request(api_key, 1))
+    assert shell.session.take_question() is None
+    assert shell.cause is DisconnectCause.AUTHENTICATION_FAILED
+    assert "session" in shell.detail
+
+
+def test_a_login_that_has_only_begun_makes_no_session_longer() -> None:
+    """Of GSSAPI's rounds the last alone tells how long it is."""
+    shell = Shell(Session(shared_of(QuotaLimits([])), ALICE_IS_ADMIN, "10.0.0.1"))
+    log_in(shell, "GSSAPI", 0, 60_000)
+    shell.advance(60_001)
+    log_in(shell, "GSSAPI", 0)
+    shell.client_sends(request(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1))
+    assert shell.session.take_question() is None
+    assert shell.cause is DisconnectCause.AUTHENTICATION_FAILED

@@ -119,7 +119,7 @@ def test_a_search_walks_many_connections_and_members_in_short_steps() -> None:
     feed.produces("alice", 100)
     feed.clients *= 3_000
     search = Search(lambda name: name == "alice")
-    assert walked(search.steps(feed.clients, feed.shared.quotas.limits)) == 20
+    assert walked(search.steps(feed.clients, feed.shared.quotas.limits)) == 100
 
 
 def test_only_the_throttled_or_one_quota_can_be_asked_for() -> None:

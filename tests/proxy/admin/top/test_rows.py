@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from sluice.proxy.admin.top.row import MAX_CONNECTIONS, Row
-from sluice.proxy.admin.top.rows import SENSORS_PER_STEP, Survey
+from sluice.proxy.admin.top.rows import NO_ADDRESSES, SENSORS_PER_STEP, Survey
+from sluice.proxy.admin.top.search import Search
+from sluice.proxy.connection.limits import ConnectionLimits
 from sluice.proxy.connection.rates import ConnectionRates
 from sluice.proxy.metrics.usage_meter import UsageMeter
 from sluice.proxy.session.policy import SessionPolicy, SharedState
@@ -261,7 +263,7 @@ def test_an_address_that_connects_too_fast_is_a_row_with_its_connections() -> No
     found = Survey()
     client = Client("10.0.0.1:5000", shell.session)
     now_ms = START_MS + 100.0
-    for _ in found.steps([], ProducerIds(), limits, lambda: [client], lambda: now_ms, rates.sensors()):
+    for _ in found.steps([], ProducerIds(), limits, lambda: [client], lambda: now_ms, rates.buckets()):
         pass
     (row,) = found.rows
     assert (row.bucket, row.rule, row.limit, row.charged) == ({"ip": "10.0.0.1"}, "ip", 2, 2)
@@ -275,6 +277,39 @@ def test_an_address_that_connects_too_fast_is_a_row_with_its_connections() -> No
         "connects is left unserved, and closed",
         "every level and its entry: sluice quotas explain --user ANONYMOUS --address 10.0.0.1 --config FILE",
     ]
+
+
+@pytest.mark.parametrize(
+    ("own_limit", "max_addresses", "addresses", "told"),
+    [
+        ("", 100, ("2001:db8:0:1::7", "2001:db8:0:1::8"), {"2001:db8:0:1::": 2}),
+        (
+            "2001:db8:0:1::7",
+            100,
+            ("2001:db8:0:1::7", "2001:db8:0:1::8"),
+            {"2001:db8:0:1::7": 1, "2001:db8:0:1::": 1},
+        ),
+        ("", 100, ("10.0.0.7", "::ffff:10.0.0.7", "10.0.0.8"), {"10.0.0.7": 2, "10.0.0.8": 1}),
+        ("", 1, ("10.0.0.7", "10.0.0.8", "10.0.0.9"), {"10.0.0.7": 1, "all others": 2}),
+    ],
+    ids=["one of IPv6", "one with a limit of its own", "IPv4 in IPv6", "all others"],
+)
+def test_a_connection_is_at_the_bucket_that_its_address_is_counted_in_and_found_there(
+    own_limit: str, max_addresses: int, addresses: tuple[str, ...], told: dict[str, int]
+) -> None:
+    rate = {"connection_creation_rate": 5}
+    limits = QuotaLimits([(QuotaEntity(ip=ip), rate) for ip in (DEFAULT, own_limit) if ip])
+    shared = shared_of(limits)
+    key = ConnectionLimits().address_key
+    rates = ConnectionRates(shared.quotas, key, Counter(), max_addresses=max_addresses)
+    for address in addresses:
+        rates.delay_ms(address, START_MS)
+    clients = [Client(f"{address}:5000", connected(shared).session) for address in addresses]
+    for search in (None, Search(lambda name: name == "ANONYMOUS")):
+        found = Survey(search=search)
+        for _ in found.steps([], ProducerIds(), limits, lambda: clients, lambda: START_MS, rates.buckets()):
+            pass
+        assert {row.bucket["ip"]: row.connections for row in found.rows} == told
 
 
 def test_a_burst_in_a_short_life_is_not_above_the_limit() -> None:
@@ -330,7 +365,7 @@ def test_a_row_tells_for_how_much_of_the_last_minute_it_was_delayed() -> None:
     meter.drain(START_MS)
     found, at_ms = Survey(), START_MS + 1_500.0
     sensors = list(shared.quotas.sensors())
-    arguments = (shared.producer_ids, shared.quotas.limits, list, lambda: at_ms, ())
+    arguments = (shared.producer_ids, shared.quotas.limits, list, lambda: at_ms, NO_ADDRESSES)
     for _ in found.steps(sensors, *arguments, meter.delayed):
         pass
     (row,) = found.rows

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sluice.protocol.headers import request_body
 from sluice.protocol.replication.fetch_request import PartitionKey, ReplicaFetch, read_replica_fetch
 from sluice.proxy.session.replication.mirror import Buckets, SessionMirror
@@ -19,6 +21,7 @@ class OneBucket:
 
     def __init__(self) -> None:
         self.bucket = ReplicationBucket(1_000.0, 0.0)
+        self.in_sync_followers: Mapping[PartitionKey, int] = {}
 
     def buckets_of(self, key: PartitionKey, replica_id: int) -> Buckets:
         return (self.bucket,)

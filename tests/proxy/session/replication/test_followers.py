@@ -203,5 +203,5 @@ def test_of_more_than_a_thousand_sessions_the_longest_unused_is_forgotten() -> N
 
 
 def test_what_is_in_sync_is_measured_over_the_brokers_windows() -> None:
-    assert Replication(LEADER, window_num=3, window_size_s=2.0).in_sync_rate.window_ms == 2_000
-    assert Replication(LEADER, window_num=3, window_size_s=0.5).in_sync_rate.window_ms == 500
+    assert Replication(LEADER, window_num=3, window_size_s=2.0).written_rate.window_ms == 2_000
+    assert Replication(LEADER, window_num=3, window_size_s=0.5).written_rate.window_ms == 500

@@ -5,6 +5,7 @@ Buckets are of 1,000 B/s: 10 s after it was made one has room for 200 B, a quant
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import inf
 from typing import Any
 
@@ -29,6 +30,7 @@ class Rules:
     def __init__(self) -> None:
         self.generation = 0
         self.throttled: dict[PartitionKey, Buckets] = {}
+        self.in_sync_followers: Mapping[PartitionKey, int] = {}
 
     def buckets_of(self, key: PartitionKey, replica_id: int) -> Buckets:
         assert replica_id == 0
@@ -267,11 +269,12 @@ def test_those_of_which_nothing_is_known_go_behind_those_that_are_let_through() 
     assert [partition.key for partition in plan.taken_out] == [A]
 
 
-def test_what_comes_is_charged_and_of_whom_is_in_sync_is_told() -> None:
+def test_what_comes_is_charged_and_of_whom_is_in_sync_its_share_is_told() -> None:
     follower = Follower(A, B)
+    follower.rules.in_sync_followers = {A: 1, B: 2, C: 1}
     plan = follower.fetches(A, B, C)
     tat_ms = follower.bucket.tat_ms
-    assert follower.is_answered(plan, (A, 1_000, 150), (B, 0, 70), (C, 0, 9), (D, 5, 5)) == 70 + 9
+    assert follower.is_answered(plan, (A, 1_000, 150), (B, 0, 70), (C, 0, 9), (D, 5, 5)) == 70 // 2 + 9
     assert follower.bucket.tat_ms == tat_ms - 50.0 + 70.0, "50 did not come, and 70 had no grant"
     assert follower.bucket.passed_bytes == 220
     assert list(follower.mirror.waiting) == [A]
