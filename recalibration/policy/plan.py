@@ -109,9 +109,9 @@ class PlanEntry:
     first_step: float = 0.0
     """to what the limit goes tonight if a person grants that"""
     anchor: float = 0.0
-    """standing.py"""
     word: float | None = None
-    """standing.py"""
+    ended_grant: float | None = None
+    """these three: standing.py"""
     days: tuple[DayUse, ...] = ()
     """those with traffic, the latest first"""
     expected: Expected = Expected()
@@ -122,8 +122,6 @@ class PlanEntry:
     """of its key's room, for names that anybody may make up"""
     made_from: float | None = None
     """the limit before this date's first plan, where that has led to `current`"""
-    ended_grant: float | None = None
-    """standing.py"""
 
     @property
     def counts_as(self) -> LimitOrigin:
@@ -167,10 +165,8 @@ class PlanEntry:
     def as_json(self) -> dict[str, Any]:
         """Without its days, which are many and in a file of their own."""
         told: dict[str, Any] = {name: getattr(self, name) for name in _TOLD}
-        told["entity"] = json.loads(self.entity)
-        told["reason"] = self.reason.value
-        told["room_taken"], told["asked"] = self.room_taken, self.asked
-        told["is_own"] = self.origin is LimitOrigin.OWN
+        told |= {"entity": json.loads(self.entity), "reason": self.reason.value}
+        told |= {"room_taken": self.room_taken, "asked": self.asked, "is_own": self.origin is LimitOrigin.OWN}
         told["expected"] = {name: getattr(self.expected, name) for name in EXPECTED}
         return told
 
