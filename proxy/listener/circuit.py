@@ -296,6 +296,11 @@ class Rotation:
 
         return sorted(turned, key=doubt)
 
+    @property
+    def is_there(self) -> bool:
+        """Some circuit is closed."""
+        return any(map(self._circuits.is_closed, self._addresses))
+
     def __contains__(self, address: Address) -> bool:
         return address in self._addresses
 

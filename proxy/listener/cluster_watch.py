@@ -25,12 +25,17 @@ from sluice.proxy.listener.route import Route
 from sluice.proxy.listener.upstream import Upstream
 from sluice.proxy.runtime.error_words import words_of
 from sluice.proxy.runtime.log import get_logger
+from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.gateway.broker_map import BrokerMap, in_text
 
 _ANSWER_TIMEOUT_S: Final = 10.0
 _MAX_ANSWER_BYTES: Final = 4 * 1024 * 1024
 """of brokers alone: more than 10,000 of them"""
 _RETRY_S: Final = 1.0
+_LOOKS: Final = 3
+"""at what is said of a broker: it may be told before its listener takes connections"""
+_FIRST_TIMEOUT_S: Final = 2.0
+"""at the start each upstream has so long once: clients wait for the first answer, 5 s at most"""
 _MAX_SAID_CLAIMS: Final = 1_000
 
 _log = get_logger()
@@ -75,6 +80,8 @@ class ClusterWatch:
         self._said_out_of_range: tuple[int, ...] = ()
         self._said_claims: set[tuple[int, Address]] = set()
         self._failing = False
+        self._hurried = len(route.addresses(None, monotonic() * 1000.0))
+        """so many questions of the start are not waited for to the end"""
         self._claimed: asyncio.Queue[tuple[int, Address]] = asyncio.Queue()
         brokers.when_claimed = lambda *claim: self._claimed.put_nowait(claim)
 
@@ -83,18 +90,23 @@ class ClusterWatch:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._look_at_claims(tasks))
             while True:
+                is_hurried = self._hurried > 0
                 good = await self._refresh()
-                await asyncio.sleep(self._refresh_s if good else min(_RETRY_S, self._refresh_s))
+                again_s = 0.0 if is_hurried else min(_RETRY_S, self._refresh_s)
+                await asyncio.sleep(self._refresh_s if good else again_s)
 
     async def _refresh(self) -> bool:
         question = _Question(self._route.turn())
+        timeout_s = min(_FIRST_TIMEOUT_S, _ANSWER_TIMEOUT_S) if self._hurried > 0 else _ANSWER_TIMEOUT_S
+        self._hurried -= 1
         try:
-            async with asyncio.timeout(_ANSWER_TIMEOUT_S):
+            async with asyncio.timeout(timeout_s):
                 found = await self._ask(self._route.addresses(None, monotonic() * 1000.0), question)
         except (NotConnected, ProtocolError, OSError, TimeoutError) as error:
             self._came_to_nothing(question, error)
             return False
         self._failing = False
+        self._hurried = 0
         if question.connected is not None:
             self._route.reached(question.connected)
         self._learn(found)
@@ -123,9 +135,7 @@ class ClusterWatch:
         self._failing = True
         if isinstance(error, OSError):
             self._upstream.gave_no_answer(question.there)
-        if question.connected is None:
-            return
-        if isinstance(error, TimeoutError):
+        if isinstance(error, TimeoutError) and question.connected is not None:
             self._route.silent(question.connected, question.turn)
         elif isinstance(error, OSError) and not question.was_heard:
             self._upstream.cut_off.set()
@@ -170,24 +180,31 @@ class ClusterWatch:
             tasks.create_task(self._look_at(*await self._claimed.get()))
 
     async def _look_at(self, node_id: int, address: Address) -> None:
-        """Whether the broker has moved there. While nobody can be asked for the brokers it is believed."""
+        """Whether the broker has moved there."""
         is_true = False
         try:
-            is_true = self._failing or await self._is_there(node_id, address)
-            if not is_true:
-                self._tell_claim(node_id, address)
+            for _ in range(_LOOKS):
+                is_true = await self._is_there(node_id, address)
+                if is_true:
+                    break
                 await asyncio.sleep(_RETRY_S)  # so often is it asked at most, however often it is told
+            else:
+                self._tell_claim(node_id, address)
         finally:
             self._brokers.settle(node_id, address, is_true=is_true)
         self._tell_brokers()
 
     async def _is_there(self, node_id: int, address: Address) -> bool:
-        """By its own word. Who may tell what was is not asked, nor a majority: of two it could be either."""
+        """By its own word. Who may tell what was is not asked, nor a majority: of two it could be either.
+        Where a broker is that cannot be asked, it is believed while nobody can be asked for the brokers."""
+        question = _Question()
         try:
             async with asyncio.timeout(_ANSWER_TIMEOUT_S):
-                listed = await self._ask([address], _Question())
-        except (NotConnected, ProtocolError, OSError, TimeoutError):
-            return False
+                listed = await self._ask([address], question)
+        except NotConnected as error:
+            return self._failing and error.cause is DisconnectCause.UPSTREAM_LOGIN_FAILED
+        except (ProtocolError, OSError, TimeoutError):
+            return self._failing and question.connected is not None
         return (node_id, *address) in [(found.node_id, found.host, found.port) for found in listed]
 
     def _tell_claim(self, node_id: int, address: Address) -> None:

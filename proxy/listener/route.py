@@ -82,9 +82,13 @@ class GatewayRoute:
         self._bootstrap = bootstrap
 
     def addresses(self, node_id: int | None, now_ms: float) -> Sequence[Address]:
-        """One for a known broker: who wants it is not served by another."""
+        """One for a known broker: who wants it is not served by another. While none of the bootstrap upstreams
+        takes connections any broker that is known will do, behind them."""
         address = None if node_id is None else self._brokers.upstream(node_id)
-        return self._bootstrap.order(now_ms) if address is None else (address,)
+        if address is not None:
+            return (address,)
+        first = self._bootstrap.order(now_ms)
+        return first if self._bootstrap.is_there else list(dict.fromkeys([*first, *self.brokers()]))
 
     def node_of(self, server_name: str) -> int | None:
         """The broker whose name, `broker-<id>.<sni_domain>`, the client asked for."""

@@ -137,14 +137,62 @@ async def test_who_tells_a_brokers_old_address_misleads_nobody(
     assert [line["upstream"] for line in said(lines, "broker_is_not_there")] == refuted
 
 
-async def test_while_the_gateway_cannot_ask_what_passes_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_while_nobody_can_be_asked_a_broker_that_cannot_either_is_believed_to_have_moved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """If somebody is there. A broker cut off from its controllers told the old address of one that had moved
+    while the gateway's own question failed, and that one was refused from then on."""
     monkeypatch.setattr(cluster_watch, "_RETRY_S", 0.02)
-    async with FaultBroker(leaves) as broker, watching(broker.port) as (brokers, watch):
-        brokers.learn(2, "b2.internal", 9092)
+    where = {1: ("b1", 1)}
+    async with (
+        FaultBroker(leaves) as broker,
+        FaultBroker(leaves) as moved,
+        FaultBroker(knows(lambda: where)) as another,
+        watching(broker.port) as (brokers, watch),
+    ):
+        brokers.learn(2, LOOPBACK, free_port())
         await until(lambda: len(broker.clients) > 1)
-        brokers.learn(2, "b2-new.internal", 9092)
-        await until(lambda: brokers.upstream(2) == ("b2-new.internal", 9092))
+        brokers.learn(2, LOOPBACK, moved.port)
+        await until(lambda: brokers.upstream(2) == (LOOPBACK, moved.port))
+        brokers.learn(2, LOOPBACK, free_port())
+        brokers.learn(2, LOOPBACK, another.port)
+        await until(lambda: len(another.clients) == cluster_watch._LOOKS and not brokers._claims)
+        assert brokers.upstream(2) == (LOOPBACK, moved.port)
         assert not watch.answered.is_set()
+
+
+async def test_a_broker_that_is_told_before_it_takes_connections_is_found(
+    lines: Lines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_watch, "_RETRY_S", 0.3)
+    port = free_port()
+    where = {1: ("b1", 1), 2: (LOOPBACK, port)}
+    async with (
+        FaultBroker(knows(lambda: {1: ("b1", 1), 2: ("b2", 1)})) as broker,
+        watching(broker.port, refresh_s=3_600.0) as (brokers, watch),
+    ):
+        await until(watch.answered.is_set)
+        brokers.learn(2, LOOPBACK, port)
+        await until(lambda: bool(said(lines, "upstream_unreachable")))
+        async with FaultBroker(knows(lambda: where), port=port):
+            await until(lambda: brokers.upstream(2) == where[2])
+    assert not said(lines, "broker_is_not_there")
+
+
+async def test_at_the_start_each_upstream_is_waited_for_shortly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two that are frozen had all clients wait for 22 s, those of brokers that were well, too."""
+    monkeypatch.setattr(cluster_watch, "_FIRST_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(cluster_watch, "_ANSWER_TIMEOUT_S", 3_600.0)
+    async with (
+        FaultBroker(says_nothing) as one,
+        FaultBroker(says_nothing) as two,
+        FaultBroker(knows(lambda: {1: ("b1", 1)})) as broker,
+        watching(one.port, two.port, broker.port, refresh_s=3_600.0) as (_, watch),
+    ):
+        await until(watch.answered.is_set)
+        assert [len(each.clients) for each in (one, two, broker)] == [1, 1, 1]
 
 
 async def test_a_broker_that_its_cluster_lists_no_more_is_asked_no_more(
