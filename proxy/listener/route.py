@@ -82,8 +82,8 @@ class GatewayRoute:
         self._bootstrap = bootstrap
 
     def addresses(self, node_id: int | None, now_ms: float) -> Sequence[Address]:
-        """One for a known broker: who wants it is not served by another. While none of the bootstrap upstreams
-        takes connections any broker that is known will do, behind them."""
+        """One for a known broker: who wants it is not served by another. While no bootstrap upstream takes
+        connections any broker that is known will do, behind them."""
         address = None if node_id is None else self._brokers.upstream(node_id)
         if address is not None:
             return (address,)

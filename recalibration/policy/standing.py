@@ -146,9 +146,8 @@ def has_ended(grant: Grant, before: Standing | None, limit: float, again: Standi
     given. Another grant, of a later date, is a word of its own. Arguments as those of `anchor_of`."""
     if any(one is not None and one.ended == grant.until for one in (before, again)):
         return True
-    if again is not None and again.has_made(limit, grant.up_to):
-        limit = again.current
-    return before is not None and before.is_above(limit)
+    last = before if again is None else again  # which has judged what lies before it
+    return last is not None and last.is_above(limit)
 
 
 def _in_full(day: DayUse) -> bool:

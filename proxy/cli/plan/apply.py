@@ -312,7 +312,8 @@ def _rolled_back(plan: Path, place: Place, record: Path | None, dry_run: bool, t
     if not dry_run:
         if found:
             place.become(wanted, found, in_part=True)
-        kept.forget(_id_of(place), undone)
+        # What is by chance as it was may be led away again by the rollback of another plan.
+        kept.forget(_id_of(place), [one for one in undone if _limit_of(one) in put_back])
     return RolledBack(found, others)
 
 

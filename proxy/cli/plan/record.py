@@ -79,7 +79,7 @@ class PlanRecord:
             self._write({**places, place: settled})
 
     def forget(self, place: str, done: Iterable[Replaced]) -> None:
-        """These are as they were before; the others stay on record. Raises ConfigError."""
+        """These were put back; the others stay on record. Raises ConfigError."""
         places = self._read()
         gone = set(done)
         left = [one for one in places.pop(place, ()) if one not in gone]
