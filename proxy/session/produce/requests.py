@@ -348,7 +348,6 @@ class ProduceSide(ABC):
 
     def release(self, held: Held, now_ms: float) -> None:
         """A held Produce goes: its bytes, and what still arrives of them, pass without a second look."""
-        self.pass_on(held.request_bytes)
         if held.brings_ids:
             self._bring_ids(now_ms)
         clears_at_ms = held.clears_at_ms
@@ -361,11 +360,15 @@ class ProduceSide(ABC):
                 held.correlation_id, PRODUCE, version, self._identity.flow, request_bytes,
                 now_ms, held_ms, clears_at_ms, sensor, THROTTLE,
             ))  # fmt: skip
+        self.pass_on(request_bytes, is_answered=held.acks != 0)
 
-    def pass_on(self, request_bytes: int) -> None:
-        """A request that was held and judged goes: so many bytes pass without a second look."""
+    def pass_on(self, request_bytes: int, *, is_answered: bool) -> None:
+        """A request that was held and judged goes: so many bytes pass without a second look. `is_answered`:
+        it is in flight now, and behind it there may be too much."""
         self._skip = request_bytes
         self.count += 1
+        if is_answered and len(self._in_flight) >= self._pace.max_in_flight:
+            self._pace.fill()
 
     def _finished_without_answer(
         self,
