@@ -99,8 +99,8 @@ class RequestTime:
         self._set_in_flight(in_debt=not sensor.shadow and sensor.tokens(now_ms) < 0.0)
 
     def greet(self, now_ms: float) -> float:
-        """The first request of a connection waits for what its user owes, for one window at most: to connect
-        anew clears no debt (wire-semantics 1.6). Returns the wait in ms."""
+        """The first request of a connection in this bucket waits for what is owed there, for one window at
+        most: to connect anew clears no debt (wire-semantics 1.6). Returns the wait in ms."""
         sensor = self.sensor
         wait_ms = 0.0 if sensor.shadow else min(sensor.owed_ms(now_ms), self._delays.request_max_ms)
         if wait_ms > 0.0:

@@ -160,8 +160,8 @@ class ProduceSide(ABC):
         correlation_id: int, client_id_end: int, now_ms: float,
     ) -> bool:  # fmt: skip
         """A Produce that is not like the last ones: read its acks, and ask for its producer ids."""
-        if self._produce_begin is None:
-            self._look_for_client_id(buf, pos, client_id_end, now_ms)
+        if self._produce_begin is None and self._waits_as_another(buf, pos, client_id_end, now_ms):
+            return False
         throttling = self._throttling
         ids = throttling.ids
         limit = end if end < frame_end else frame_end
@@ -273,11 +273,12 @@ class ProduceSide(ABC):
         elif self._throttling.ids is not None:
             self._produce_begin = None  # what KnownProduce compares begins with the client id
 
-    def _look_for_client_id(self, buf: bytearray, pos: int, client_id_end: int, now_ms: float) -> None:
+    def _waits_as_another(self, buf: bytearray, pos: int, client_id_end: int, now_ms: float) -> bool:
         """Look for a new client id in a Produce that fits no template, if it is as long as the last one."""
         begin = pos + REQUEST_HEAD_BYTES
-        if not buf.startswith(self._client_id_raw, begin):
-            self._begins_otherwise(buf, pos, client_id_end, client_id_end - begin, PRODUCE, now_ms)
+        return not buf.startswith(self._client_id_raw, begin) and self._begins_otherwise(
+            buf, pos, client_id_end, client_id_end - begin, PRODUCE, now_ms
+        )
 
     @abstractmethod
     def _begins_otherwise(
