@@ -146,6 +146,11 @@ class RequestTime:
                 codec = buf[at] & CODEC_BITS
         self.marks.append((correlation_id, len(usage.batches), records, codec, acks != 1))
 
+    def take_back(self, correlation_id: int) -> None:
+        """The Produce that was noted last does not go on, if it is this one."""
+        if self.marks and self.marks[-1][0] == correlation_id:
+            self.marks.pop()
+
     @staticmethod
     def can_tell(pos: int, end: int, frame_end: int, api_key: int, version: int) -> bool:
         """Has enough of an answer arrived to write into it? One too large to keep goes on as it is."""

@@ -350,6 +350,8 @@ class Throttling:
         """The turn of a held Produce has not come in time, and its limit refuses: the shell gives it again,
         for its answer."""
         assert self.ids is not None  # a limit that refuses has them
+        if self.request_time is not None and (held := self.produces.held) is not None:
+            self.request_time.take_back(held.correlation_id)
         self.ids.refuse(self.produces.refuse(now_ms))
         self._pace.release(0.0)
 
