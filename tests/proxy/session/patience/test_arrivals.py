@@ -7,6 +7,7 @@ from math import inf
 
 import pytest
 
+from sluice.protocol.codec.wire import Value
 from sluice.proxy.session.arrivals import Arrivals
 from sluice.proxy.session.delays import DelayLimits, WaitBudget
 from sluice.proxy.session.policy import SessionPolicy, SharedState
@@ -201,7 +202,7 @@ def test_requests_behind_a_fetch_that_was_replaced_by_a_shorter_one_do_not_go_ah
     other, shell = shell_of(shared), shell_of(shared)
     other.client_sends(fetch())
     other.broker_sends(fetch_answer_of(200_000))
-    partitions = [{"partition": number} for number in range(500)]
+    partitions: list[Value] = [{"partition": number} for number in range(500)]
     large = request(FETCH, 12, {"maxBytes": 50_000_000, "topics": [{"topic": "t", "partitions": partitions}]})
     shell.client_sends(large)
     shell.advance(60_000)
