@@ -148,8 +148,8 @@ class RequestTime:
     def _dearest_codec(
         self, usage: ProduceUsage, request_bytes: int, version: int, records: int, acks_all: bool
     ) -> int:
-        """Of batches that are compressed differently the whole request counts as those that cost most, or a
-        tiny one would make the others cheap."""
+        """The whole request counts as those of its batches whose compression costs most, or a tiny one would
+        make the others cheap."""
 
         def cost_ms(codec: int) -> float:
             coefficients = self._costs.of(PRODUCE, version, codec, acks_all)
