@@ -21,6 +21,7 @@ from sluice.protocol.errors import MalformedFrame
 from sluice.protocol.parts import MAX_PARTS
 from sluice.protocol.primitives import few_tags, skip_tags, uvarint
 from sluice.protocol.record_batch import (
+    CODEC_BITS,
     HEAD,
     HEAD_BYTES,
     LENGTH_AND_MAGIC,
@@ -86,7 +87,7 @@ def read_acks(buf: bytearray, body: int, limit: int, version: int) -> int | None
 class ProduceUsage:
     """What one Produce request brings. Reused from request to request: `read` overwrites it."""
 
-    __slots__ = ("_again_bytes", "acks", "batches", "complete", "first_batch", "heads_read")
+    __slots__ = ("_again_bytes", "acks", "batches", "codecs", "complete", "first_batch", "heads_read")
 
     def __init__(self) -> None:
         self.acks: int | None = None
@@ -94,6 +95,8 @@ class ProduceUsage:
         self.batches: list[BatchHead] = []
         self.first_batch = 0
         """offset of the first of `batches`"""
+        self.codecs = 0
+        """bit n: among `batches` is one whose attributes name compression n"""
         self.complete = False
         """the whole request has been walked, and the walk ended where the frame ends"""
         self.heads_read = False
@@ -121,6 +124,7 @@ class ProduceUsage:
         ):
             return
         self.acks = None
+        self.codecs = 0
         self.complete = False
         self.heads_read = False
         limit = min(avail, frame_end)
@@ -145,10 +149,6 @@ class ProduceUsage:
         if end != frame_end:
             raise MalformedFrame(f"Produce request ends {frame_end - end} bytes before its frame", offset=end)
         self.complete = self.heads_read = True
-
-    def look_anew(self) -> None:
-        """Another request comes, though the last one's heads may not have: it is looked at in any case."""
-        self._again_bytes = 0.0
 
     def _look_later(self, arrived_bytes: int) -> None:
         if arrived_bytes > _LOOK_BYTES:
@@ -181,7 +181,7 @@ class ProduceUsage:
                         pos += 1
                     pos += 1
                 pos += 1
-            batch_length, magic, producer_id, epoch, sequence, count = HEAD.unpack_from(buf, pos)
+            batch_length, magic, attributes, producer_id, epoch, sequence, count = HEAD.unpack_from(buf, pos)
         except (IndexError, struct.error):
             return False
         size = batch_length + LOG_OVERHEAD
@@ -198,6 +198,7 @@ class ProduceUsage:
         self.acks = acks
         self.complete = self.heads_read = True
         self.first_batch = pos
+        self.codecs = 1 << (attributes & CODEC_BITS)
         self.batches.append((topic_pos, topic_end, partition, size, producer_id, epoch, sequence, count))
         return True
 
@@ -283,7 +284,7 @@ class ProduceUsage:
     ) -> None:
         while pos < records_end:
             if pos + HEAD_BYTES <= limit:
-                length, magic, producer_id, epoch, sequence, count = HEAD.unpack_from(buf, pos)
+                length, magic, attributes, producer_id, epoch, sequence, count = HEAD.unpack_from(buf, pos)
             elif pos + MAGIC_END <= limit:  # a legacy set may be shorter than a magic-2 head
                 length, magic = LENGTH_AND_MAGIC.unpack_from(buf, pos)
                 if magic >= 2:
@@ -292,7 +293,7 @@ class ProduceUsage:
                 raise _NotArrived
             size = length + LOG_OVERHEAD
             if magic < 2:
-                producer_id, epoch, sequence, count = NO_PRODUCER_ID, -1, -1, 0
+                attributes, producer_id, epoch, sequence, count = 0, NO_PRODUCER_ID, -1, -1, 0
                 if size < MAGIC_END:
                     raise MalformedFrame(f"message set of {size} bytes", offset=pos)
             elif size < HEAD_BYTES:
@@ -303,6 +304,7 @@ class ProduceUsage:
                 self.first_batch = pos
             elif len(self.batches) >= MAX_PARTS:
                 _bounded(len(self.batches) + 1, pos)
+            self.codecs |= 1 << (attributes & CODEC_BITS)
             self.batches.append((topic_pos, topic_end, partition, size, producer_id, epoch, sequence, count))
             pos += size
 

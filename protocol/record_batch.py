@@ -29,5 +29,5 @@ CODEC_BITS: Final = 7
 NO_PRODUCER_ID: Final = -1
 
 LENGTH_AND_MAGIC: Final = Struct(">8xi4xb")
-HEAD: Final = Struct(">8xi4xb26xqhii")
-"""batchLength, magic, producerId, producerEpoch, baseSequence, recordCount."""
+HEAD: Final = Struct(">8xi4xb5xB20xqhii")
+"""batchLength, magic, attributes (low byte), producerId, producerEpoch, baseSequence, recordCount."""

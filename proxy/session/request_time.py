@@ -9,7 +9,7 @@ bound, though a client sends many requests ahead of their answers. Pure.
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import ceil
+from math import ceil, inf
 from typing import Final, TypeAlias
 
 from sluice.protocol.apis import (
@@ -21,7 +21,7 @@ from sluice.protocol.apis import (
 )
 from sluice.protocol.codec.codec import decode_frame
 from sluice.protocol.codec.error_codes import error_codes
-from sluice.protocol.errors import MalformedFrame, ProtocolError
+from sluice.protocol.errors import ProtocolError
 from sluice.protocol.headers import RESPONSE_HEAD_BYTES, request_body, response_body
 from sluice.protocol.primitives import int16, skip_tags
 from sluice.protocol.produce import ProduceUsage
@@ -48,7 +48,6 @@ CLUSTER_ACTION_MAX_BYTES: Final = 16 * 1024
 that writes the markers of a transaction to 1,000 partitions is told of them in 7 KiB."""
 CLUSTER_ACTION_BRAKE_MS_PER_KIB: Final = 2.0
 """The brake behind it, for 0.65 ms are taken for each KiB: a connection has a quarter of the time"""
-_ATTRIBUTES_AT: Final = 21
 
 
 _Mark: TypeAlias = tuple[int, int, int, int, bool]
@@ -99,8 +98,8 @@ class RequestTime:
         self._set_in_flight(in_debt=not sensor.shadow and sensor.tokens(now_ms) < 0.0)
 
     def greet(self, now_ms: float) -> float:
-        """The first request of a connection waits for what its user owes, for one window at most: to connect
-        anew clears no debt (wire-semantics 1.6). Returns the wait in ms."""
+        """The first request of a connection in this bucket waits for what is owed there, for one window at
+        most: to connect anew clears no debt (wire-semantics 1.6). Returns the wait in ms."""
         sensor = self.sensor
         wait_ms = 0.0 if sensor.shadow else min(sensor.owed_ms(now_ms), self._delays.request_max_ms)
         if wait_ms > 0.0:
@@ -111,7 +110,7 @@ class RequestTime:
         """There is no limit any more."""
         self._pace.max_in_flight = MAX_IN_FLIGHT
 
-    def note_produce(
+    def note(
         self,
         buf: bytearray,
         client_id_end: int,
@@ -120,31 +119,48 @@ class RequestTime:
         version: int,
         correlation_id: int,
         acks: int,
-    ) -> None:
-        """A Produce goes on that will be answered."""
+    ) -> bool:
+        """A Produce is about to go on that will be answered. False: not all heads of its batches have
+        arrived, by which it is charged.
+
+        Raises MalformedFrame for one that contradicts itself, or has too many parts: the broker may read it
+        all the same.
+        """
         found = self._one_batch.records_and_codec(
             buf, client_id_end, end if end < frame_end else frame_end, frame_end, version
         )
         if found is not None:
             self.marks.append((correlation_id, 1, *found, acks != 1))
-            return
+            return True
         usage = self._usage
-        try:
-            body = request_body(buf, client_id_end, min(end, frame_end), PRODUCE, version)
-            usage.look_anew()
-            usage.read(buf, body, end, frame_end, version)
-        except MalformedFrame:
-            usage.batches.clear()  # the broker will say so
-        codec = records = 0
-        if usage.batches:
-            for batch in usage.batches:
-                if batch[7] > 0:
-                    records += batch[7]
-            self._one_batch.walked(buf, client_id_end, version, usage)
-            at = usage.first_batch + _ATTRIBUTES_AT + 1
-            if at < min(end, frame_end):
-                codec = buf[at] & CODEC_BITS
+        body = request_body(buf, client_id_end, min(end, frame_end), PRODUCE, version)
+        usage.read(buf, body, end, frame_end, version)
+        if not usage.heads_read:
+            return False
+        records = sum(batch[7] for batch in usage.batches if batch[7] > 0)
+        codec = max(usage.codecs.bit_length() - 1, 0)
+        if usage.codecs != 1 << codec and usage.codecs:
+            codec = self._dearest_codec(usage, frame_end - client_id_end, version, records, acks != 1)
+        self._one_batch.walked(buf, client_id_end, version, usage)
         self.marks.append((correlation_id, len(usage.batches), records, codec, acks != 1))
+        return True
+
+    def _dearest_codec(
+        self, usage: ProduceUsage, request_bytes: int, version: int, records: int, acks_all: bool
+    ) -> int:
+        """The whole request counts as those of its batches whose compression costs most, or a tiny one would
+        make the others cheap."""
+
+        def cost_ms(codec: int) -> float:
+            coefficients = self._costs.of(PRODUCE, version, codec, acks_all)
+            return request_cost_ms(coefficients, request_bytes, 0, inf, len(usage.batches), records)
+
+        return max((codec for codec in range(CODEC_BITS + 1) if usage.codecs >> codec & 1), key=cost_ms)
+
+    def take_back(self, correlation_id: int) -> None:
+        """The Produce that was noted last does not go on, if it is this one."""
+        if self.marks and self.marks[-1][0] == correlation_id:
+            self.marks.pop()
 
     @staticmethod
     def can_tell(pos: int, end: int, frame_end: int, api_key: int, version: int) -> bool:

@@ -316,7 +316,7 @@ class Session:
             mutations.drop_held(now_ms)
             self._requests.skip_held()
         elif now_ms >= self.pace.wake_at_ms - EARLY_MS:
-            self._requests.pass_on(mutations.release(now_ms))
+            self._requests.pass_on(mutations.release(now_ms), is_answered=True)
         return True
 
     def _drop_held(self, now_ms: float) -> None:

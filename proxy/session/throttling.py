@@ -40,7 +40,7 @@ class Throttling:
     """What one connection owes, and how it is paced."""
 
     __slots__ = (
-        "_address", "_budget", "_delays", "_identity", "_is_fetch_told", "_is_new", "_log", "_pace",
+        "_address", "_budget", "_delays", "_identity", "_is_fetch_told", "_log", "_pace",
         "_policy", "_shared", "_wake", "_was_fetch_held", "are_ids_due", "arrivals", "charges_answers",
         "fetch_sensor", "fetches", "generation", "ids", "is_group", "known", "mutation_sensor",
         "produce_sensor", "produces", "request_time",
@@ -78,7 +78,6 @@ class Throttling:
         """of the quotas when the sensors were looked up"""
         self.is_group = False
         """the connection has carried a group request"""
-        self._is_new = True  # no request has been judged whose user is known
         self._was_fetch_held = False  # the Fetch that is answered next
         self._is_fetch_told = False  # and its hold is in the log
         self.ids: ProduceIds | None = None
@@ -109,6 +108,7 @@ class Throttling:
         self.fetches.use(self.fetch_sensor, now_ms)
         self.mutation_sensor = quotas.sensor(QuotaKind.CONTROLLER_MUTATION, user, client_id, now_ms, address)
         self.generation = quotas.generation
+        request_sensor = None if self.request_time is None else self.request_time.sensor
         self._look_up_request_time(user, client_id, now_ms)
         self.charges_answers = self.request_time is not None
         if self.ids is not None or api_key in PRODUCER_ID_APIS:
@@ -119,12 +119,12 @@ class Throttling:
                 or QuotaKind.PRODUCER_IDS in quotas.limits.kinds
                 or self._shared.producer_ids.tables.has_gates(user)
             )
-        if self._is_new and self.request_time is not None:
-            self._greet(self.request_time, api_key, now_ms)
-        self._is_new = False
+        request_time = self.request_time
+        if request_time is not None and request_time.sensor is not request_sensor:
+            self._greet(request_time, api_key, now_ms)
 
     def _greet(self, request_time: RequestTime, api_key: int, now_ms: float) -> None:
-        """The first request of the connection waits for what its user owes."""
+        """The connection's first request in a bucket waits for what is owed there."""
         wait_ms = request_time.greet(now_ms)
         if wait_ms > 0.0:
             self._log.add(EventKind.MUTE, request_time.sensor, api_key, wait_ms, 0, now_ms)
@@ -350,6 +350,8 @@ class Throttling:
         """The turn of a held Produce has not come in time, and its limit refuses: the shell gives it again,
         for its answer."""
         assert self.ids is not None  # a limit that refuses has them
+        if self.request_time is not None and (held := self.produces.held) is not None:
+            self.request_time.take_back(held.correlation_id)
         self.ids.refuse(self.produces.refuse(now_ms))
         self._pace.release(0.0)
 

@@ -49,10 +49,9 @@ def test_no_prefix_is_malformed_or_tells_of_batches_that_are_not_there(version: 
         acks, batches = expected_usage(frame, version)
         filler = random.choice(FILLERS)
         body = body_of(frame)
-        usage = ProduceUsage()
         before: list[Batch] = []
         for arrived in range(body, len(frame) + 1):
-            usage.look_anew()
+            usage = ProduceUsage()  # else it is not looked at each time
             so_far = read(usage, frame, version, arrived, filler)
             assert so_far == batches[: len(so_far)]
             assert len(so_far) >= len(before)

@@ -12,15 +12,17 @@ from testkit.frames.frames import legacy_set, record_batch
 
 
 def test_every_field_is_read_from_its_offset_in_kafkas_schema() -> None:
-    """DefaultRecordBatch: length 8, magic 16, producerId 43, epoch 51, baseSequence 53, recordCount 57."""
+    """DefaultRecordBatch: length 8, magic 16, attributes 21, producerId 43, epoch 51, sequence 53,
+    recordCount 57."""
     head = bytearray(b"\xee" * HEAD_BYTES)
     struct.pack_into(">i", head, 8, 1_234)
     head[16] = 2
+    struct.pack_into(">h", head, 21, 0x0114)
     struct.pack_into(">q", head, 43, -(2**62))
     struct.pack_into(">h", head, 51, -7)
     struct.pack_into(">i", head, 53, 2**31 - 1)
     struct.pack_into(">i", head, 57, 99)
-    assert HEAD.unpack_from(head) == (1_234, 2, -(2**62), -7, 2**31 - 1, 99)
+    assert HEAD.unpack_from(head) == (1_234, 2, 0x14, -(2**62), -7, 2**31 - 1, 99)
     assert LENGTH_AND_MAGIC.unpack_from(head) == (1_234, 2)
     assert (HEAD.size, LENGTH_AND_MAGIC.size) == (HEAD_BYTES, MAGIC_END) == (61, 17)
 
@@ -38,7 +40,7 @@ def test_a_batch_that_aiokafka_wrote_is_read() -> None:
     for offset in range(5):
         builder.append(offset, timestamp=1_700_000_000_000, key=b"k", value=b"v" * 20, headers=[])
     batch = bytes(builder.build())
-    assert HEAD.unpack_from(batch) == (len(batch) - LOG_OVERHEAD, 2, 4_711, 3, 12, 5)
+    assert HEAD.unpack_from(batch) == (len(batch) - LOG_OVERHEAD, 2, 0x10, 4_711, 3, 12, 5)
 
 
 def test_a_legacy_set_that_aiokafka_wrote_has_its_size_and_magic_at_the_same_place() -> None:
@@ -52,5 +54,5 @@ def test_a_legacy_set_that_aiokafka_wrote_has_its_size_and_magic_at_the_same_pla
 def test_the_batches_of_these_tests_are_such() -> None:
     batch = record_batch(b"payload", producer_id=5, epoch=6, sequence=7, count=8)
     assert len(batch) == HEAD_BYTES + len(b"payload")
-    assert HEAD.unpack_from(batch) == (len(batch) - LOG_OVERHEAD, 2, 5, 6, 7, 8)
+    assert HEAD.unpack_from(batch) == (len(batch) - LOG_OVERHEAD, 2, 0, 5, 6, 7, 8)
     assert LENGTH_AND_MAGIC.unpack_from(legacy_set(b"xyz", magic=0)) == (17, 0)

@@ -137,7 +137,7 @@ ARGUED: Final[dict[tuple[str, str, str], str]] = {
      "frame_end else frame_end…"): "a short cut: the longer way reads the same acks",
     (_S + "produce/requests.py", "ProduceSide.pass_unacknowledged",
      "clears_at_ms > now_ms → (clears_at_ms >= now_ms)"): "of what is paid now, nothing is over",
-    (_S + "request_time.py", "RequestTime.note_produce",
+    (_S + "request_time.py", "RequestTime.note",
      "self._one_batch.walked(buf, client_id_end, version, usage) → pass"):
         "a short cut that is never taken: the longer way reads the same",
     (_S + "replication/mirror.py", "SessionMirror._sort", "0 → 1"):
@@ -167,7 +167,7 @@ ARGUED: Final[dict[tuple[str, str, str], str]] = {
     (_S + "produce/turns.py", "ProduceTurns.read_ahead",
      "latest_ms < ticket.deadline_ms - EARLY_MS → (latest_ms <= ticket.deadline_ms - EARLY_MS)"):
         "at that edge it gains half a ms, for which nobody is woken",
-    (_S + "request_time.py", "RequestTime.note_produce", "min → max"):
+    (_S + "request_time.py", "RequestTime.note", "min → max"):
         "the header has arrived: it was read to judge the request",
     (_Q + "entity.py", "QuotaLevel.__new__", "level.has_user = user_part is not Part.IGNORED → pass"):
         "reckoned at import, before it could be changed: no test sees it",

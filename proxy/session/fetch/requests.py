@@ -199,6 +199,8 @@ class FetchSide(ProduceSide, ABC):
         ))  # fmt: skip
         closing = closing_fetch(buf, pos, client_id_end, version, session_id)
         self.edits.append((pos, limit, closing))
-        self.bytes_read -= limit - pos - len(closing)
+        shorter_by = limit - pos - len(closing)
+        self.bytes_read -= shorter_by
+        self.dropped_bytes += shorter_by  # or a later request would stand before it
         self._dropping = frame_end > limit
         return True

@@ -101,8 +101,7 @@ class ProduceSide(ABC):
         """Charge a Produce; forward or hold it. False: not judged yet, held, or refused."""
         if not _PRODUCE_MIN <= version <= _PRODUCE_MAX:
             raise UnsupportedVersion("this version would go unmetered")
-        identity, throttling = self._identity, self._throttling
-        is_head_known = False
+        identity, throttling, is_head_known = self._identity, self._throttling, False
         if self._produce_head_bytes is not None:
             if client_id_end + self._produce_head_bytes <= (end if end < frame_end else frame_end):
                 identity.flow = self._produce_flow
@@ -143,8 +142,8 @@ class ProduceSide(ABC):
         if (request_time := throttling.request_time) is not None and acks:
             if fits and magic == MAGIC and records >= 0:  # of its one batch all is read that is charged by
                 request_time.marks.append((correlation_id, 1, records, codec & CODEC_BITS, acks != 1))
-            else:
-                request_time.note_produce(buf, client_id_end, end, frame_end, version, correlation_id, acks)
+            elif not request_time.note(buf, client_id_end, end, frame_end, version, correlation_id, acks):
+                return False
         sensor = throttling.produce_sensor
         clears_at_ms = 0.0 if sensor is None else sensor.charge(request_bytes, now_ms)
         if clears_at_ms > now_ms or not acks or (sensor is not None and sensor.held):
@@ -160,8 +159,8 @@ class ProduceSide(ABC):
         correlation_id: int, client_id_end: int, now_ms: float,
     ) -> bool:  # fmt: skip
         """A Produce that is not like the last ones: read its acks, and ask for its producer ids."""
-        if self._produce_begin is None:
-            self._look_for_client_id(buf, pos, client_id_end, now_ms)
+        if self._produce_begin is None and self._waits_as_another(buf, pos, client_id_end, now_ms):
+            return False
         throttling = self._throttling
         ids = throttling.ids
         limit = end if end < frame_end else frame_end
@@ -173,10 +172,17 @@ class ProduceSide(ABC):
             return False
         request_bytes = frame_end - pos
         held_ms, brings_ids = 0.0, False
+        request_time = throttling.request_time if acks else None
+        if request_time is not None and not request_time.note(
+            buf, client_id_end, end, frame_end, version, correlation_id, acks
+        ):
+            return False
         if ids is not None:
             deadline_ms = now_ms + throttling.id_limit_ms
             verdict = ids.judge(buf, pos, body, end, frame_end, version, acks, now_ms, deadline_ms)
             if verdict is not _PASS and verdict is not _ADMIT:
+                if request_time is not None:
+                    request_time.take_back(correlation_id)
                 return self._stop(buf, pos, body, limit, frame_end, version, correlation_id, now_ms, verdict)
             brings_ids = verdict is _ADMIT
             if brings_ids and not ids.gates_only:
@@ -184,9 +190,6 @@ class ProduceSide(ABC):
             held_ms = ids.take_held_ms(now_ms)
         if self.client_left and self._is_left_behind(request_bytes):  # once: it may have waited for its ids
             return False
-        if throttling.request_time is not None and acks:
-            note = throttling.request_time.note_produce
-            note(buf, client_id_end, end, frame_end, version, correlation_id, acks)
         sensor = throttling.produce_sensor
         clears_at_ms = 0.0 if sensor is None else sensor.charge(request_bytes, now_ms)
         return self._go_on(
@@ -273,11 +276,12 @@ class ProduceSide(ABC):
         elif self._throttling.ids is not None:
             self._produce_begin = None  # what KnownProduce compares begins with the client id
 
-    def _look_for_client_id(self, buf: bytearray, pos: int, client_id_end: int, now_ms: float) -> None:
+    def _waits_as_another(self, buf: bytearray, pos: int, client_id_end: int, now_ms: float) -> bool:
         """Look for a new client id in a Produce that fits no template, if it is as long as the last one."""
         begin = pos + REQUEST_HEAD_BYTES
-        if not buf.startswith(self._client_id_raw, begin):
-            self._begins_otherwise(buf, pos, client_id_end, client_id_end - begin, PRODUCE, now_ms)
+        return not buf.startswith(self._client_id_raw, begin) and self._begins_otherwise(
+            buf, pos, client_id_end, client_id_end - begin, PRODUCE, now_ms
+        )
 
     @abstractmethod
     def _begins_otherwise(
@@ -348,7 +352,6 @@ class ProduceSide(ABC):
 
     def release(self, held: Held, now_ms: float) -> None:
         """A held Produce goes: its bytes, and what still arrives of them, pass without a second look."""
-        self.pass_on(held.request_bytes)
         if held.brings_ids:
             self._bring_ids(now_ms)
         clears_at_ms = held.clears_at_ms
@@ -361,11 +364,15 @@ class ProduceSide(ABC):
                 held.correlation_id, PRODUCE, version, self._identity.flow, request_bytes,
                 now_ms, held_ms, clears_at_ms, sensor, THROTTLE,
             ))  # fmt: skip
+        self.pass_on(request_bytes, is_answered=held.acks != 0)
 
-    def pass_on(self, request_bytes: int) -> None:
-        """A request that was held and judged goes: so many bytes pass without a second look."""
+    def pass_on(self, request_bytes: int, *, is_answered: bool) -> None:
+        """A request that was held and judged goes: so many bytes pass without a second look. `is_answered`:
+        it is in flight now, and behind it there may be too much."""
         self._skip = request_bytes
         self.count += 1
+        if is_answered and len(self._in_flight) >= self._pace.max_in_flight:
+            self._pace.fill()
 
     def _finished_without_answer(
         self,

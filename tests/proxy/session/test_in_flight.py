@@ -4,8 +4,25 @@ from __future__ import annotations
 
 import struct
 
+import pytest
+
 from sluice.proxy.session.connection_states import State
-from testkit.frames.frames import LIST_GROUPS, SASL_HANDSHAKE, answer, fetch, fetch_answer_of, request, sized
+from sluice.quotas.entity import DEFAULT, QuotaEntity
+from sluice.quotas.limits.limits import QuotaLimits
+from testkit.frames.frames import (
+    HEARTBEAT,
+    LIST_GROUPS,
+    SASL_HANDSHAKE,
+    answer,
+    fetch,
+    fetch_answer_of,
+    produce_answer,
+    produce_of,
+    request,
+    sized,
+)
+from testkit.frames.mutation_frames import create, sizes
+from testkit.proxy.mutation_session import creates
 from testkit.proxy.playbook import (
     AwaitingBroker,
     Broker,
@@ -18,6 +35,8 @@ from testkit.proxy.playbook import (
     ToClient,
     Wait,
     session_of,
+    shared_of,
+    shell_of,
 )
 
 
@@ -77,3 +96,38 @@ def test_a_mute_that_comes_while_too_much_is_in_flight_begins_when_enough_is_ans
         << ToBroker(one * 501)
         << Reading()
     ).done()
+
+
+@pytest.mark.parametrize(("more", "most"), [({}, 2_000), ({"request_percentage": 1.0}, 6)])
+def test_requests_that_were_held_count_as_others_do(more: dict[str, float], most: int) -> None:
+    """The broker answers nothing; each Produce waits for its turn and goes: 6,241 were in flight."""
+    shared = shared_of(QuotaLimits([(QuotaEntity(DEFAULT, None), {"producer_byte_rate": 100_000, **more})]))
+    neighbour, shell = shell_of(shared), shell_of(shared)
+    neighbour.client_sends(produce_of(101_000, acks=0))
+    one = produce_of(150)
+    shell.client_sends(one * 2 * most)
+    assert shell.state is State.HOLDING
+    shell.advance(60_000)
+    assert (shell.session.in_flight, shell.state) == (most, State.AWAITING_BROKER)
+    assert shell.to_broker == one * most
+    shell.broker_sends(produce_answer() * (most // 2))
+    assert shell.session.in_flight > most // 2
+    assert shell.to_broker.startswith(one * (most + 1))
+
+
+def test_so_does_a_request_to_make_topics_that_was_held() -> None:
+    """While its user owes request time nothing goes behind it before its answer."""
+    key = "controller_mutation_rate"
+    everybody = QuotaEntity(DEFAULT, None)
+    shared = shared_of(QuotaLimits([(everybody, {key: 2.0, "request_percentage": 10_000.0})]))
+    creates(shell_of(shared), {"large": 32}, version=4)
+    shell = shell_of(shared)
+    heartbeat, one = request(HEARTBEAT, 4), create({"one": 1}, version=4)
+    shell.client_sends(heartbeat * 5 + one)
+    shell.broker_sends(answer(HEARTBEAT, 4) * 5 + sizes({"one": (0, 0)}))
+    shell.to_broker.clear()
+    shell.session.pace.max_in_flight = 1
+    assert shell.state is State.HOLDING
+    shell.client_sends(heartbeat)
+    shell.advance(5_000)
+    assert (bytes(shell.to_broker), shell.state) == (one, State.AWAITING_BROKER)

@@ -358,3 +358,20 @@ def test_a_connection_that_speaks_for_another_client_id_is_refused_as_before() -
         shell.advance(BUDGET_MS)
         assert [refused[0] for refused in refusals_of(shell)] == [number]
     assert not shell.to_broker
+
+
+def test_of_a_refused_request_no_cost_stays_for_one_with_its_correlation_id() -> None:
+    """A client that numbers each request alike had its next one charged as the refused one, and what was kept
+    of each refusal stayed."""
+    shell = behind_a_debt(7_000, limits_of(request_percentage=1_000_000.0))
+    for _ in range(3):
+        shell.client_sends(produce_of(500, correlation_id=7))
+        shell.advance(BUDGET_MS)
+        assert refusals_of(shell)
+    time = shell.session._throttling.request_time
+    assert time is not None
+    assert (time.marks, shell.session.in_flight) == ([], 0)
+    shell.advance(60_000.0)
+    two = produce({"t": [(0, record_batch()), (1, record_batch())]}, correlation_id=7)
+    shell.client_sends(two)
+    assert [mark[:2] for mark in time.marks] == [(7, 2)]

@@ -7,12 +7,22 @@ from math import inf
 
 import pytest
 
+from sluice.protocol.codec.wire import Value
 from sluice.proxy.session.arrivals import Arrivals
 from sluice.proxy.session.delays import DelayLimits, WaitBudget
 from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.session import Session
-from testkit.frames.frames import API_VERSIONS, answer, produce_answer, produce_of, request
-from testkit.proxy.playbook import START_MS, Shell, in_debt, limits_of, shared_of
+from testkit.frames.frames import (
+    API_VERSIONS,
+    FETCH,
+    answer,
+    fetch,
+    fetch_answer_of,
+    produce_answer,
+    produce_of,
+    request,
+)
+from testkit.proxy.playbook import START_MS, Shell, in_debt, limits_of, shared_of, shell_of
 
 SLOW = 1e9
 """ms a byte: the quota can pay nothing in time"""
@@ -184,3 +194,23 @@ def test_the_time_that_a_client_can_claim_ends_at_five_seconds() -> None:
     for second in range(4):
         assert sum(second * 1_000 <= ms < second * 1_000 + 1_000 for ms in went) <= 52
     assert min(DelayLimits(patience_s={"a": 0.1}).budget("a").answer_ms, 4_000.0) == 4_000
+
+
+def test_requests_behind_a_fetch_that_was_replaced_by_a_shorter_one_do_not_go_ahead_of_the_quota() -> None:
+    """The mark of 20 kB of Fetch counted for what was sent a minute later, and its time was over."""
+    shared = shared_of(limits_of(produce_rate=1_000, fetch_rate=1_000))
+    other, shell = shell_of(shared), shell_of(shared)
+    other.client_sends(fetch())
+    other.broker_sends(fetch_answer_of(200_000))
+    partitions: list[Value] = [{"partition": number} for number in range(500)]
+    large = request(FETCH, 12, {"maxBytes": 50_000_000, "topics": [{"topic": "t", "partitions": partitions}]})
+    shell.client_sends(large)
+    shell.advance(60_000)
+    assert 0 < len(shell.to_broker) < 200
+    assert shell.session._requests.position == len(large)
+    shell.broker_sends(fetch_answer_of(100))
+    shell.advance(60_000)
+    other.advance(120_000)
+    other.client_sends(produce_of(30_000, acks=0))
+    shell.client_sends(produce_of(1_000) * 2)
+    assert went_ms(shell, 1_000, 2)[0] == 8_000

@@ -9,6 +9,7 @@ import pytest
 
 from sluice.protocol.apis import CLASSES, FLEXIBLE_WHEN_REMOVED, ApiClass, ApiKey
 from sluice.protocol.codec.wire import Struct
+from sluice.proxy.session.causes import DisconnectCause
 from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.delays import DelayLimits
 from sluice.proxy.session.in_flight import MAX_IN_FLIGHT
@@ -16,11 +17,13 @@ from sluice.quotas.exempt import ExemptRule
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.usage.records import EventKind
+from sluice.usage.request_cost import Coefficients, CostRow, RequestCosts
 from testkit.frames.frames import (
     FETCH,
     HEARTBEAT,
     METADATA,
     SASL_HANDSHAKE,
+    TOPIC_ID,
     answer,
     fetch,
     fetch_answer_of,
@@ -260,16 +263,33 @@ def test_a_login_is_exempt() -> None:
     assert shell.sensor(QuotaKind.REQUEST).charged == 10.0
 
 
-def test_a_produce_whose_records_cannot_be_read_is_charged_without_them_and_goes_on_as_it_came() -> None:
-    """The broker will say so."""
+def test_a_produce_whose_batches_cannot_be_read_ends_its_connection_as_under_a_limit_on_producer_ids() -> (
+    None
+):
+    """It would go uncharged, and what Sluice cannot read a broker may."""
     shell = shell_of()
     broken = bytearray(produce({"orders": [(0, record_batch(bytes(30)))]}))
     at = bytes(broken).index(b"orders") + len(b"orders")
     broken[at] = 0x7F  # 126 partitions, where there is one
-    got = exchange(shell, bytes(broken), produce_answer())
-    assert shell.to_broker == broken
-    assert got == produce_answer()
-    assert shell.sensor(QuotaKind.REQUEST).charged == 10.0
+    shell.client_sends(bytes(broken))
+    assert (shell.cause, bytes(shell.to_broker)) == (DisconnectCause.MALFORMED_FRAME, b"")
+
+
+@pytest.mark.parametrize("version", [8, 9, 13])
+@pytest.mark.parametrize("first_bytes", [60, 5_000])
+def test_a_produce_in_two_pieces_costs_as_much_as_a_whole_one(first_bytes: int, version: int) -> None:
+    """100 batches of two records, 1 ms each."""
+    topic = TOPIC_ID if version >= 13 else "orders"
+    frame = produce({topic: [(0, record_batch(bytes(60), count=2))] * 100}, version=version)
+    costs = RequestCosts([CostRow(Coefficients(10.0, batch_ms=1.0, record_ms=1.0))])
+    shell = shell_of(policy=policy_of(costs))
+    shell.client_sends(frame[:first_bytes])
+    assert not shell.to_broker
+    shell.client_sends(frame[first_bytes:])
+    assert bytes(shell.to_broker) == frame
+    shell.advance(1_000.0)
+    shell.broker_sends(produce_answer(version=version))
+    assert shell.sensor(QuotaKind.REQUEST).charged == 10.0 + 100.0 + 200.0
 
 
 def test_batches_that_count_no_records_and_a_produce_without_records_are_charged_as_requests() -> None:
