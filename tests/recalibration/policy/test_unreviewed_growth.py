@@ -15,7 +15,7 @@ from sluice.quotas.kinds import QuotaKind
 from sluice.recalibration.policy.demand import Demand
 from sluice.recalibration.policy.plan import DayTotals, EntityDay, Known, PlanEntry, planned
 from sluice.recalibration.policy.settings import PolicySettings
-from sluice.recalibration.policy.standing import Standing, word_of
+from sluice.recalibration.policy.standing import Grant, Standing, has_ended, word_of
 
 SETTINGS = PolicySettings()
 FIRST = 1_000.0
@@ -149,3 +149,27 @@ def test_what_nights_have_cut_themselves_ends_no_grant() -> None:
     nights.standing = replace(nights.standing, current=16_000.0, proposed=11_200.0)  # with little room
     nights.limit = 11_200.0
     assert nights.night(flood(nights.limit), grant=20 * FIRST).proposed == 20 * FIRST
+
+
+LIMIT = 3_000.0
+
+
+@pytest.mark.parametrize(
+    ("before", "again", "limit", "is_ended"),
+    [
+        # Lowered before the first run of the date, granted behind it: that has judged the cut.
+        (Standing(2_000, 2_000, 4_000), Standing(1_000, 1_000, 2_000), 2_000.0, False),
+        # Lowered behind it: to what the night before would have made, but not this one.
+        (Standing(2_000, 2_000, 4_000), Standing(2_000, 4_000, 8_000), LIMIT, True),
+        (Standing(2_000, 2_000, 4_000), Standing(2_000, 4_000, 8_000), 8_000.0, False),
+        (Standing(2_000, 4_000, 8_000), None, LIMIT, True),
+        (Standing(2_000, 2_000, 4_000), None, LIMIT, False),
+        (None, None, LIMIT, False),
+    ],
+)
+def test_a_date_that_is_run_again_judges_what_came_behind_its_first_run(
+    before: Standing | None, again: Standing | None, limit: float, *, is_ended: bool
+) -> None:
+    """A retry made the limit climb to a grant that a person had ended, and ended one given that morning."""
+    grant = Grant(30_000.0, 20)
+    assert has_ended(grant, before, limit, again) is is_ended

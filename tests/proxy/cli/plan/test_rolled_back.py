@@ -193,3 +193,18 @@ def test_a_rollback_ends_what_its_own_plan_has_granted_also_where_nights_have_go
     apply_unattended(night(tmp_path, 1, of("alice", 4_000, 2_000)), place, today=TODAY + timedelta(days=1))
     roll_back(Path(granting.source), place, today=TODAY)
     assert (limits_of(place)["alice"], granted_in(tmp_path)) == (4_000, [])
+
+
+def test_plans_that_cancel_out_are_rolled_back_in_any_order(tmp_path: Path) -> None:
+    """The older one found all as it was, by chance, and was forgotten: behind the newer's rollback nothing
+    led back."""
+    place = quotas(tmp_path, BEFORE)
+    first = night(tmp_path, 0, of("alice", 1_400, 1_000))
+    apply_unattended(first, place, today=TODAY)
+    second = night(tmp_path, 1, of("alice", 1_000, 1_400))
+    apply_unattended(second, place, today=TODAY + timedelta(days=1))
+    found = []
+    for made in (first, second, first):
+        roll_back(Path(made.source), place, today=TODAY)
+        found.append(limits_of(place)["alice"])
+    assert found == [1_000, 1_400, 1_000]
