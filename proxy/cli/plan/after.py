@@ -8,7 +8,7 @@ from sluice.proxy.cli.plan.file import PlannedLimit
 from sluice.proxy.cli.quotas.edit import Whom
 from sluice.proxy.cli.quotas.listing import Listing, described, merged
 from sluice.proxy.cli.quotas.lookup import entity_of, limits_of
-from sluice.quotas.entity import DEFAULT, UNKNOWN_USER, Prefix, QuotaEntity, UserPart
+from sluice.quotas.entity import DEFAULT, UNKNOWN_USER, ClientPart, Prefix, QuotaEntity, Tenant, UserPart
 from sluice.quotas.entity_key import in_force
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
@@ -49,7 +49,7 @@ class _Others:
         self._before = before
         self._names: _Names = {}
         self._has_rows = {UNKNOWN_USER}  # the lowest of all users' limits is his
-        self._of_others: dict[tuple[QuotaKind, UserPart, str | Prefix | None], list[_Name]] = {}
+        self._of_others: dict[tuple[QuotaKind, Tenant | None, ClientPart], list[_Name]] = {}
         for entity, its in before.entries.items():
             if key not in its:
                 continue

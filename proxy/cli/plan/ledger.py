@@ -117,7 +117,7 @@ def granted_by(folder: Path, plan: Path) -> set[Limit]:
 
 
 def _name_of(plan: Path) -> str:
-    """Of its folder, one for each run of a night."""
+    """Its folder's, of which each run of a night has one."""
     return Path(os.path.realpath(plan)).parent.name
 
 
