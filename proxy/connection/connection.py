@@ -18,7 +18,7 @@ from sluice.proxy.connection.read_ahead import kept_bytes
 from sluice.proxy.connection.relay import Relay
 from sluice.proxy.connection.resources import Footprint
 from sluice.proxy.connection.stream import Stream
-from sluice.proxy.connection.timeouts import WatchRules
+from sluice.proxy.connection.timeouts import DRAIN_AGAIN_S, WatchRules
 from sluice.proxy.connection.undialled import Dials, NotConnected, Undialled
 from sluice.proxy.connection.waiting import what_it_waits_for
 from sluice.proxy.connection.worker import Worker
@@ -55,16 +55,14 @@ class Connection(Relay):
         """Streams are connected and non-blocking. `broker` None: `dials` reaches it for the first bytes.
         `peer`: the client's address, for the log. `guest`: what it has cost so far; None: nobody asks."""
         super().__init__(worker, client, broker, session)
-        self._dials = dials
+        self._dials, self._footprint = dials, footprint
         self._dialling: asyncio.Task[None] | None = None
         self.peer = peer
         self.leads_to = ""
         """the broker's address, once it is reached"""
-        self._on_close = on_close
+        self._on_close, self._guest = on_close, guest
         self._opened_ms = monotonic() * 1000.0
-        self._guest = guest
         self._linger: Linger | None = None
-        self._footprint = footprint
         footprint.open(self)
         self._share = footprint.share
 
@@ -315,9 +313,12 @@ class Connection(Relay):
         if self._dialling is not None and self.session.is_all_to_be_answered:
             self.fail(cause, "before a broker was reached")  # it will ask again
             return
-        self._timer.end()
         pace = self._pace
-        was_delayed = (pace.is_delayed and not pace.is_hold_suspended) or pace.is_full
+        if isinstance(self._broker.on_readable, partial) and (pace.is_hold_suspended or self._client_kept):
+            self._worker.loop.call_later(DRAIN_AGAIN_S, self.drain, cause)  # behind what talk_to_broker says
+            return
+        self._timer.end()
+        was_delayed = pace.is_delayed or pace.is_full
         self.session.drain(monotonic() * 1000.0, cause)
         self._go_on()  # first what was held
         if was_delayed and self._forward_unacknowledged():

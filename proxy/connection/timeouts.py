@@ -43,6 +43,9 @@ _CLIENT_LEFT_MS: Final = 10_000.0
 ENDING_DEADLINE_S: Final = 10.0
 """How long a connection that begins no more requests waits for the answers still due, or for a client to take
 them. A drain has a deadline of its own (proxy/server.py)."""
+DRAIN_AGAIN_S: Final = 0.05
+"""A connection in the midst of a login of the proxy's own at the broker is drained behind that, some round
+trips later, if anything of its client's may still go."""
 LAST_ANSWER_S: Final = 0.2
 """Between the last answer of a drain and the end of the connection: kafka-python (3.0.12) drops an answer
 that it reads together with the end behind it, and sends its request again."""
