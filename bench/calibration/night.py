@@ -25,6 +25,7 @@ from sluice.recalibration.policy.demand import DayState, estimate
 from sluice.recalibration.policy.plan import DayTotals, EntityDay, Known, PlanEntry, fitted_plan, planned
 from sluice.recalibration.policy.settings import JobSettings, PolicySettings
 from sluice.recalibration.policy.standing import Standing
+from sluice.recalibration.state.memory import standing_of
 
 KEY: Final = "producer_byte_rate"
 FIRST_DAY: Final = date(2026, 1, 5)
@@ -77,9 +78,7 @@ class Broker:
                 entries.append(planned(QuotaKind.PRODUCE, entity(user), limit, days, policy, known))
         self.plan = fitted_plan(entries, job.room, job.floors, is_week_whole=not missing)
         for entry in self.plan:
-            self.standings[name_of(entry)] = Standing(
-                entry.anchor, entry.current, entry.proposed, word=entry.word, ended=entry.ended_grant
-            )
+            self.standings[name_of(entry)] = standing_of(entry)
         since = {name_of(entry): day for entry in self.plan if entry.needs_review}
         self.flagged = {user: self.flagged.get(user, night) for user, night in since.items()}
         return Plan(when, self.plan, LogFiles([], {}), job.policy, job.room, missing=missing)

@@ -115,9 +115,8 @@ def anchor_of(
 ) -> float:
     """Tonight's anchor. `days`: the latest first; `limit`: the one in force; `grant`: likewise, 0: none;
     `again`: what an earlier run of the same date left."""
-    if again is not None and again.has_made(limit, grant):
-        limit = again.current  # no person set it, and the days were seen under that
-    anchor = before.anchor if before is not None and before.has_made(limit, grant) else limit
+    limit, maker = _before_tonight(before, limit, grant, again)  # the days were seen under that
+    anchor = limit if maker is None else maker.anchor
     if not days or days[0].age_days >= settings.recent_days:
         return anchor
     if not _in_full(days[0]):
@@ -134,11 +133,10 @@ def word_of(
     before: Standing | None, limit: float, grant: float = 0.0, again: Standing | None = None
 ) -> float:
     """What a person last said of the limit, tonight: arguments as those of `anchor_of`."""
-    if again is not None and again.has_made(limit, grant):
-        limit = again.current
-    if before is None or not before.has_made(limit, grant):
+    limit, maker = _before_tonight(before, limit, grant, again)
+    if maker is None:
         return max(limit, grant)
-    return max(before.anchor if before.word is None else before.word, grant)
+    return max(maker.anchor if maker.word is None else maker.word, grant)
 
 
 def has_ended(grant: Grant, before: Standing | None, limit: float, again: Standing | None = None) -> bool:
@@ -148,6 +146,16 @@ def has_ended(grant: Grant, before: Standing | None, limit: float, again: Standi
         return True
     last = before if again is None else again  # which has judged what lies before it
     return last is not None and last.is_above(limit)
+
+
+def _before_tonight(
+    before: Standing | None, limit: float, grant: float, again: Standing | None
+) -> tuple[float, Standing | None]:
+    """The limit without what tonight's plans have made of it, and the night before if its plans led to that;
+    None: a person has set it."""
+    if again is not None and again.has_made(limit, grant):
+        limit = again.current
+    return limit, before if before is not None and before.has_made(limit, grant) else None
 
 
 def _in_full(day: DayUse) -> bool:

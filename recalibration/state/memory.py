@@ -84,6 +84,14 @@ def is_remembered(limits: QuotaLimits, grants: Mapping[_Limit, Grant], place: _L
     return origin_of(limits, kind, entity) is LimitOrigin.OWN
 
 
+def standing_of(entry: PlanEntry) -> Standing:
+    """What the next night must know of a limit that tonight's plan has."""
+    now = Standing(entry.anchor, entry.current, entry.proposed, word=entry.word, ended=entry.ended_grant)
+    if entry.made_from is None:
+        return now
+    return replace(now, current=entry.made_from, applied=entry.current)
+
+
 def write_standings(
     out: str,
     day: date,
@@ -101,10 +109,7 @@ def write_standings(
         return
     kept = {place: one for place, one in {**known.before, **known.again}.items() if is_kept(place)}
     for entry in entries:
-        now = Standing(entry.anchor, entry.current, entry.proposed, word=entry.word, ended=entry.ended_grant)
-        if entry.made_from is not None:
-            now = replace(now, current=entry.made_from, applied=entry.current)
-        kept[entry.key, entry.entity] = now
+        kept[entry.key, entry.entity] = standing_of(entry)
     content: dict[str, dict[str, list[float | None]]] = {}
     for (key, entity), one in kept.items():
         content.setdefault(key, {})[entity] = one.numbers

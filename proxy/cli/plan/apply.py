@@ -301,8 +301,9 @@ def _rolled_back(plan: Path, place: Place, record: Path | None, dry_run: bool, t
     found = list(differences(now, wanted))
     folder = folder_of(plan)
     undone = [one for one in replaced if wanted.limits.get(one.whom, {}).get(one.key) == one.before]
-    put_back = {_limit_of(one) for one in undone if now.limits.get(one.whom, {}).get(one.key) != one.before}
-    granted = put_back | granted_by(folder, plan)  # a newer plan's stays where that plan's limit does
+    put_back = [one for one in undone if now.limits.get(one.whom, {}).get(one.key) != one.before]
+    # A newer plan's grant stays where that plan's limit does.
+    granted = {*map(_limit_of, put_back), *granted_by(folder, plan)}
     ended = forget_grants(folder, [of for of in map(_limit_of, replaced) if of in granted], dry_run=dry_run)
     others += [f"no longer granted: {described(whom_of_key(entity))}: {key}" for entity, key in ended]
     if undone:  # the next night would go there again, and each night
@@ -313,7 +314,7 @@ def _rolled_back(plan: Path, place: Place, record: Path | None, dry_run: bool, t
         if found:
             place.become(wanted, found, in_part=True)
         # What is by chance as it was may be led away again by the rollback of another plan.
-        kept.forget(_id_of(place), [one for one in undone if _limit_of(one) in put_back])
+        kept.forget(_id_of(place), put_back)
     return RolledBack(found, others)
 
 

@@ -16,6 +16,7 @@ from sluice.recalibration.policy.demand import Demand
 from sluice.recalibration.policy.plan import DayTotals, EntityDay, Known, PlanEntry, planned
 from sluice.recalibration.policy.settings import PolicySettings
 from sluice.recalibration.policy.standing import Grant, Standing, has_ended, word_of
+from sluice.recalibration.state.memory import standing_of
 
 SETTINGS = PolicySettings()
 FIRST = 1_000.0
@@ -53,9 +54,7 @@ class Nights:
         self._days = [EntityDay("p1", 0, day), *older]
         known = Known(self.standing, grant, grant_until=until)
         entry = planned(QuotaKind.PRODUCE, '{"user": "alice"}', self.limit, self._days, SETTINGS, known)
-        self.standing = Standing(
-            entry.anchor, entry.current, entry.proposed, word=entry.word, ended=entry.ended_grant
-        )
+        self.standing = standing_of(entry)
         self.limit = entry.proposed
         return entry
 
