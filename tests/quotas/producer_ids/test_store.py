@@ -262,7 +262,8 @@ def test_a_filter_of_another_size_is_taken_over_and_one_with_more_false_positive
     for layer_ids in (1, 100, 1_000):
         other = BloomStore(11, HOUR, layer_ids=layer_ids, false_positive_rate=0.01)
         other.load(layers, 0.0)
-        assert (other.layers, len(other)) == (3, 250)
+        # Under one secret key in fourteen a new id passes for a known one and is not added: 249, not 250.
+        assert (other.layers, len(other)) == (3, len(store))
         for producer_id in range(250, 2_000):
             other.admit(producer_id, 0.0)
         assert all(other.seen(producer_id, 0.0) for producer_id in range(2_000))
