@@ -141,7 +141,7 @@ class PairCeiling:
 
     def room(self, principal: PrincipalIds) -> int:
         """How many pairs more a principal may have; < 0: it has more than it may."""
-        held, taken = len(principal.pairs) + principal.reserved_pairs, self.total + self.reserved
+        held, taken = principal.held_pairs, self.total + self.reserved
         as_small = min(SMALL_PAIRS - held, self.max_pairs - taken)
         return min(max(as_small, self._max_of_large - taken), self.max_of_one - held)
 
@@ -152,11 +152,16 @@ class PairCeiling:
 
 
 class PrincipalIds:
-    """State of one principal. `admitted`, `resumed_admitted`, … never fall: they are counters for metrics."""
+    """State of one principal. `admitted`, `resumed_admitted`, … never fall: they are counters for metrics.
+
+    A user has two where his limit was enforced for a part of his connections, or of the time, alone: in
+    shadow mode, at an exempt address. Each has buckets of its own, and what either knows the other knows, too
+    (`join`): an id that is alive is not new because a limit is in force now.
+    """
 
     __slots__ = (
         "_ages", "_ceiling", "_settings", "admitted", "due_ms", "enforced", "forced", "forced_admitted",
-        "held_ms", "holds", "ids_per_hour", "learned", "main", "over", "pairs",
+        "held_ms", "holds", "ids_per_hour", "learned", "main", "other", "over", "pairs",
         "reserved_pairs", "resumed", "resumed_admitted", "store",
         "transactional_ids", "user", "waiting_tickets",
     )  # fmt: skip
@@ -199,6 +204,8 @@ class PrincipalIds:
             max_ids=settings.max_observed_ids,
             now_ms=now_ms,
         )
+        self.other: PrincipalIds | None = None
+        """the same user's state where the limit is not enforced as it is here"""
         self.reserved_pairs = 0
         self._ages: dict[int, tuple[float, float]] = {}  # id → (first asked, last asked), by the latter
         self.waiting_tickets = 0
@@ -207,7 +214,7 @@ class PrincipalIds:
         self.admitted = 0
         """new ids, forced and resumed ones included"""
         self.learned = 0
-        """ids that were unseen and are known since: admitted, or successors"""
+        """ids that were unseen and are known since, in either state: admitted, or successors"""
         self.forced_admitted = 0
         self.resumed_admitted = 0
         self.held_ms = 0.0
@@ -227,18 +234,56 @@ class PrincipalIds:
         applies."""
         return self.main.tokens(now_ms) - self.waiting_tickets
 
+    @property
+    def held_pairs(self) -> int:
+        """(id, partition) pairs of its user, in both his states, and those of requests that are admitted."""
+        other = 0 if self.other is None else len(self.other.pairs)
+        return len(self.pairs) + self.reserved_pairs + other
+
+    def join(self, other: PrincipalIds) -> None:
+        """The same user has this state, too.
+
+        Nothing is copied: what is kept where a limit is not enforced is of fixed size, and who brings ids
+        there without end would else fill the other state, which only the quota bounds.
+        """
+        self.other, other.other = other, self
+        self.transactional_ids.other = other.transactional_ids
+        other.transactional_ids.other = self.transactional_ids
+
+    def part(self) -> None:
+        """This state is forgotten."""
+        if self.other is not None:
+            self.other.other = self.other.transactional_ids.other = None
+
+    def knows(self, producer_id: int, now_ms: float) -> bool:
+        """Was it admitted within the window, in either of its user's states? Then it stays for another."""
+        if self.store.seen(producer_id, now_ms):
+            return True
+        return self.other is not None and self.other.store.seen(producer_id, now_ms)
+
+    def fresh_until_ms(self, now_ms: float) -> float:
+        """What was known just now, ids and pairs, may be taken as known, and as fresh, until then."""
+        until_ms = min(self.store.eligible_at_ms, self.pairs.eligible_at_ms)
+        if self.other is not None:
+            for store in (self.other.store, self.other.pairs):
+                if store.eligible_at_ms > now_ms:  # else nothing was found there
+                    until_ms = min(until_ms, store.eligible_at_ms)
+        return until_ms
+
     def learn(self, producer_id: int, now_ms: float) -> bool:
         """An id is known from now on. False: it was already."""
-        if self.store.seen(producer_id, now_ms):
+        if self.knows(producer_id, now_ms):
             return False
         self.store.admit(producer_id, now_ms)
         self.learned += 1
+        if self.other is not None:
+            self.other.learned += 1
         return True
 
     def see_pair(self, key: int, now_ms: float) -> None:
         """A known or admitted id writes to a partition: remember it, or that it is still alive."""
-        pairs = self.pairs
-        if not pairs.seen(key, now_ms):
+        pairs, other = self.pairs, self.other
+        if not pairs.seen(key, now_ms) and (other is None or not other.pairs.seen(key, now_ms)):
             before = len(pairs)
             pairs.admit(key, now_ms)
             self._ceiling.total += len(pairs) - before
@@ -250,9 +295,11 @@ class PrincipalIds:
         The id passes all the same. But a partition is named in four bytes, whether it exists or not, so one
         request could fill our memory, and keep neighbours' ids out.
         """
-        pairs, room = self.pairs, self._ceiling.room(self)
+        pairs, other, room = self.pairs, self.other, self._ceiling.room(self)
         for key in keys:
-            if not pairs.seen(key, now_ms) and room > 0:
+            if pairs.seen(key, now_ms) or (other is not None and other.pairs.seen(key, now_ms)):
+                continue
+            if room > 0:
                 self.see_pair(key, now_ms)
                 room -= 1
 

@@ -76,6 +76,7 @@ class ProducerIdQuota:
         self.handed_out = ExactStore(settings.window_num, settings.sample_ms, max_ids=MAX_HANDED_OUT)
         """ids that brokers have handed out with epoch 0, to transactional ids: what comes with one is new"""
         self._principals: dict[tuple[str, bool], PrincipalIds] = {}  # by name, and whether it is enforced
+        self._joined = 0  # users who have both states
         self._queues: dict[PrincipalIds, _Queues] = {}  # only of those with waiting tickets
         self._forced: dict[PrincipalIds, ForcedQueue] = {}  # likewise
         self._dues: list[tuple[float, int, PrincipalIds]] = []
@@ -91,7 +92,7 @@ class ProducerIdQuota:
 
         For who judges by a limit that was looked up just now. Ask again for every look-up, for `expire` may
         have dropped it: a second state would be a second burst. Where it is not enforced it has a state of
-        its own, for one address of a user may be exempt.
+        its own, for one address of a user may be exempt; the two know the same ids (PrincipalIds.join).
         """
         principal = self.find(user, ids_per_hour, now_ms, enforced=enforced)
         if principal.ids_per_hour != ids_per_hour:
@@ -103,7 +104,7 @@ class ProducerIdQuota:
         """The same, whose limit stays: for what was judged before. Its limit may be another since then, and
         would be put back in force for all who wait. `ids_per_hour`: only for a state that is made now."""
         principal = self._principals.get((user, enforced))
-        if principal is None and len(self._principals) >= self.settings.max_principals:
+        if principal is None and self._is_full and (user, not enforced) not in self._principals:
             user = OTHERS
             principal = self._principals.get((user, enforced))
         if principal is None:
@@ -111,7 +112,16 @@ class ProducerIdQuota:
                 user, ids_per_hour, self.settings, self.ceiling, now_ms, enforced=enforced
             )
             self._principals[user, enforced] = principal
+            other = self._principals.get((user, not enforced))
+            if other is not None:
+                principal.join(other)
+                self._joined += 1
         return principal
+
+    @property
+    def _is_full(self) -> bool:
+        """No user more has a state of his own."""
+        return len(self._principals) - self._joined >= self.settings.max_principals
 
     def principals(self) -> Iterator[PrincipalIds]:
         """All of them, for metrics and the snapshot."""
@@ -180,6 +190,7 @@ class ProducerIdQuota:
         for is_resumed, ids in enumerate((ticket.new_ids, ticket.resumed_ids)):
             for producer_id in ids:
                 principal.end_wait(producer_id)
+                self.handed_out.discard(producer_id)  # it has begun its life: new it is no more
                 spent[is_resumed] += principal.learn(producer_id, now_ms)  # two connections may ask for it
         self._release(ticket, spent, now_ms)
         principal.admitted += sum(spent)
@@ -188,6 +199,8 @@ class ProducerIdQuota:
         for key in ticket.pairs:
             principal.see_pair(key, now_ms)
         self._touch(principal, now_ms)
+        if principal.other is not None:
+            self._touch(principal.other, now_ms)
 
     def withdraw(self, ticket: Ticket, now_ms: float) -> None:
         if ticket.state is TicketState.WAITING:
@@ -215,6 +228,8 @@ class ProducerIdQuota:
         gone = [principal for principal in self._principals.values() if principal.expire(now_ms)]
         for principal in gone:
             del self._principals[principal.user, principal.enforced]
+            self._joined -= principal.other is not None
+            principal.part()
         self.ceiling.total = sum(len(principal.pairs) for principal in self._principals.values())
         for principal in list(self._queues):
             self._touch(principal, now_ms)
@@ -305,9 +320,9 @@ class ProducerIdQuota:
         None: the ceiling has no room for them."""
         principal = ticket.principal
         if ticket.looked_up_at != principal.learned:
-            seen = principal.store.seen
-            new = sum(not seen(producer_id, now_ms) for producer_id in ticket.new_ids)
-            resumed = sum(not seen(producer_id, now_ms) for producer_id in ticket.resumed_ids)
+            knows = principal.knows
+            new = sum(not knows(producer_id, now_ms) for producer_id in ticket.new_ids)
+            resumed = sum(not knows(producer_id, now_ms) for producer_id in ticket.resumed_ids)
             ticket.unseen, ticket.looked_up_at = (new, resumed), principal.learned
         if any(ticket.unseen) and not self.ceiling.has_room(principal, len(ticket.pairs)):
             return None

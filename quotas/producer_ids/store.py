@@ -135,6 +135,12 @@ class ExactStore:
             self._began_ms = now_ms
             self.eligible_at_ms = now_ms + self._sample_ms
 
+    def discard(self, producer_id: int) -> None:
+        """Remember it no more, if it is here."""
+        self._newest.discard(producer_id)
+        for _, ids in self._older:
+            ids.discard(producer_id)
+
     def _turn(self, now_ms: float) -> None:
         """Begin a layer if the newest is over, and drop those that are too old or whose ids have moved on."""
         if now_ms >= self._began_ms + self._sample_ms:

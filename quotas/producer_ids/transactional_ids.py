@@ -23,7 +23,7 @@ _ROUNDING: Final = 1e-9
 class TransactionalIds:
     """Transactional ids of one principal. `new` and `over` never fall: they are counters for metrics."""
 
-    __slots__ = ("_at_ms", "_capacity", "_known", "_level", "_refill_per_ms", "new", "over")
+    __slots__ = ("_at_ms", "_capacity", "_known", "_level", "_refill_per_ms", "new", "other", "over")
 
     def __init__(
         self,
@@ -41,6 +41,8 @@ class TransactionalIds:
         self._refill_per_ms = inf if per_hour is None else per_hour / MS_PER_HOUR
         self._level = self._capacity
         self._at_ms = now_ms
+        self.other: TransactionalIds | None = None
+        """the same principal's where its limit is not enforced as it is here: what is known there is not new"""
         self.new = 0
         """ids that were not known when their request went to the broker"""
         self.over = 0
@@ -52,7 +54,7 @@ class TransactionalIds:
         Returns (when the id may go in ms, what was taken in tokens): at once and 0 for a known id. Less than
         one token, or none, is taken where as much is owed as may be.
         """
-        if self._known.seen(key, now_ms) or self._level == inf:
+        if self._knows(key, now_ms) or self._level == inf:
             return now_ms, 0.0
         self._refill(now_ms)
         before = self._level
@@ -64,7 +66,7 @@ class TransactionalIds:
 
     def brought(self, key: int, eligible_at_ms: float, now_ms: float) -> None:
         """Its request goes to the broker. `eligible_at_ms`: what `ask` said."""
-        if not self._known.seen(key, now_ms):
+        if not self._knows(key, now_ms):
             self._known.admit(key, now_ms)
             self.new += 1
             self.over += eligible_at_ms > now_ms + 1.0
@@ -79,6 +81,11 @@ class TransactionalIds:
         """Drop what is too old. True: beginning anew would change nothing."""
         self._refill(now_ms)
         return self._known.expire(now_ms) and self._level >= self._capacity
+
+    def _knows(self, key: int, now_ms: float) -> bool:
+        if self._known.seen(key, now_ms):
+            return True
+        return self.other is not None and self.other._known.seen(key, now_ms)
 
     def _refill(self, now_ms: float) -> None:
         if now_ms > self._at_ms:

@@ -226,7 +226,7 @@ class ProducerGate:
         self._gates = self._tables.table(principal.user, now_ms).gates
         self._batches = {}
         self._acks = -1
-        seen, was_handed_out = principal.store.seen, self._quota.handed_out.seen
+        seen, was_handed_out = principal.knows, self._quota.handed_out.seen
         unseen = {
             addition.producer_id: addition.epoch > 0 or not was_handed_out(addition.producer_id, now_ms)
             for addition in additions
@@ -265,8 +265,9 @@ class ProducerGate:
         """The broker has put `successor` in the place of a producer id: it is known if that one is, and costs
         nothing. The old id's entries go as they would have."""
         principal = self._principal(now_ms)
-        if principal.store.seen(producer_id, now_ms):
+        if principal.knows(producer_id, now_ms):
             principal.learn(successor, now_ms)
+            self._quota.handed_out.discard(successor)
 
     def wake(self, now_ms: float) -> Verdict:
         """`wake_at_ms` has come, or the door has granted the ticket. The client is known to be there
@@ -326,7 +327,7 @@ class ProducerGate:
         if principal is None:
             return self._passed(table, batches, now_ms)
         unseen: dict[int, bool] = {}  # id → has it written before?
-        seen = principal.store.seen
+        seen = principal.knows
         for (producer_id, _, _), (epoch, sequence) in batches.items():
             if producer_id in unseen:
                 unseen[producer_id] |= sequence > 0 or epoch > 0
@@ -374,8 +375,7 @@ class ProducerGate:
         if self._gates_only:
             until_ms = (now_ms // _TABLE_KEPT_MS + 1.0) * _TABLE_KEPT_MS
         else:
-            principal = self._principal(now_ms)
-            until_ms = min(principal.store.eligible_at_ms, principal.pairs.eligible_at_ms)
+            until_ms = self._principal(now_ms).fresh_until_ms(now_ms)
         if until_ms != self._fresh_until_ms or len(self._fresh) + len(batches) > _MAX_FRESH:
             self._fresh = _NONE_FRESH
             self._fresh_until_ms = until_ms
