@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
+from sluice.quotas.capped import CappedByUser
+
 _MAX_MEMBERS: Final = 10_000
 _MAX_MEMBERS_PER_USER: Final = 5_000
 
@@ -108,48 +110,30 @@ class SessionTimeouts:
     the user at fault goes, and its client is back at the default.
     """
 
-    __slots__ = ("_count", "_users", "max_members", "max_members_per_user")
+    __slots__ = ("_entries",)
 
     def __init__(
         self, max_members: int = _MAX_MEMBERS, max_members_per_user: int = _MAX_MEMBERS_PER_USER
     ) -> None:
-        self.max_members = max_members
-        self.max_members_per_user = max_members_per_user
-        self._users: dict[str, dict[tuple[str, str], int]] = {}
-        self._count = 0
+        self._entries: CappedByUser[tuple[str, str], int] = CappedByUser(max_members, max_members_per_user)
 
     def saw(self, user: str, client_id: str, address: str, session_timeout_ms: int) -> None:
         """Note a JoinGroup that the broker accepted."""
         if session_timeout_ms <= 0:
             return
         member = (client_id, address)
-        members = self._users.get(user, {})
-        known_ms = members.get(member)
-        if known_ms is None:
-            if len(members) >= self.max_members_per_user:
-                self._forget_oldest(user)
-            elif self._count >= self.max_members:
-                self._forget_oldest(max(self._users, key=lambda name: len(self._users[name])))
-            self._count += 1
+        known_ms = self._entries.get(user, member)
         if known_ms is None or session_timeout_ms < known_ms:
-            self._users.setdefault(user, {})[member] = session_timeout_ms
+            self._entries.set(user, member, session_timeout_ms)
 
     def fetch_limit_ms(self, user: str, client_id: str, address: str, limits: DelayLimits) -> float:
         """Longest mute of a connection of this client that only fetches."""
-        members = self._users.get(user)
-        seen_ms = None if members is None else members.get((client_id, address))
+        seen_ms = self._entries.get(user, (client_id, address))
         allowed_ms = limits.fetch_default_ms if seen_ms is None else seen_ms / 2
         return min(limits.answer_budget_ms, allowed_ms)
 
     def __len__(self) -> int:
-        return self._count
-
-    def _forget_oldest(self, user: str) -> None:
-        members = self._users[user]
-        del members[next(iter(members))]
-        if not members:
-            del self._users[user]
-        self._count -= 1
+        return len(self._entries)
 
 
 class LeftBehind:

@@ -1,14 +1,16 @@
 """Which clients are members of a group or have a transaction, and how soon each must get on. Pure.
 
 A client id at an address, for its group speaks on other connections than its producer. What clients can mint
-is capped for each user and in all, as in proxy/session/delays.py (wire-semantics 4.4): who was seen longest
-ago goes, and is then admitted as one of whom nothing is known. A mark is a client's word; what it wins is
+is capped for each user and in all (capped.py; wire-semantics 4.4): who was seen longest ago goes, and is then
+admitted as one of whom nothing is known. A mark is a client's word; what it wins is
 bounded where it is used (quota.py), so nothing is asked of the broker. Source: wire-semantics 3.9.
 """
 
 from __future__ import annotations
 
 from typing import Final, TypeAlias
+
+from sluice.quotas.capped import CappedByUser
 
 DEFAULT_TIMEOUT_MS: Final = 45_000.0
 """session.timeout.ms of most clients, and group.consumer.session.timeout.ms of brokers"""
@@ -28,61 +30,39 @@ Client: TypeAlias = tuple[str, str]
 class Members:
     """The smallest timeout (session, rebalance or transaction) that each client of a user has named."""
 
-    __slots__ = ("_count", "_users", "max_members", "max_members_per_user")
+    __slots__ = ("_entries",)
 
     def __init__(
         self, max_members: int = _MAX_MEMBERS, max_members_per_user: int = _MAX_MEMBERS_PER_USER
     ) -> None:
-        self.max_members = max_members
-        self.max_members_per_user = max_members_per_user
-        # user → client → (timeout, last seen), by the latter
-        self._users: dict[str, dict[Client, tuple[float, float]]] = {}
-        self._count = 0
+        # client → (timeout, last seen), by the latter
+        self._entries: CappedByUser[Client, tuple[float, float]] = CappedByUser(
+            max_members, max_members_per_user
+        )
 
     def saw(self, user: str, client: Client, timeout_ms: float, now_ms: float) -> None:
         """A client spoke as a member; `timeout_ms` ≤ 0: it named no timeout."""
         if len(client[0]) + len(client[1]) > _MAX_CLIENT_CHARS:
             return
-        members = self._users.get(user)
-        known = None if members is None else members.pop(client, None)
-        if members is None or known is None:
-            self._make_room(user)
-            self._count += 1
-            members = self._users.setdefault(user, {})
+        known = self._entries.get(user, client)
         told_ms = timeout_ms if timeout_ms > 0 else DEFAULT_TIMEOUT_MS
         if known is not None:
             told_ms = known[0] if timeout_ms <= 0 else min(known[0], timeout_ms)
-        members[client] = (told_ms, now_ms)
+        self._entries.set_as_newest(user, client, (told_ms, now_ms))
 
     def wait_ms(self, user: str, client: Client, now_ms: float) -> float | None:
         """For how long an id of this client may wait before it is forced in; None: it is no member."""
-        members = self._users.get(user)
-        known = None if members is None else members.get(client)
+        known = self._entries.get(user, client)
         if known is None or known[1] < now_ms - _EXPIRY_MS:
             return None
         return max(known[0] * _SHARE, _MIN_WAIT_MS)
 
     def expire(self, now_ms: float) -> None:
         """Forget who has not been seen for ten minutes."""
-        for user, members in list(self._users.items()):
-            while members and next(iter(members.values()))[1] < now_ms - _EXPIRY_MS:
-                del members[next(iter(members))]
-                self._count -= 1
-            if not members:
-                del self._users[user]
+        entries = self._entries
+        for user in entries.users():
+            while (oldest := entries.oldest(user)) is not None and oldest[1] < now_ms - _EXPIRY_MS:
+                entries.forget_oldest(user)
 
     def __len__(self) -> int:
-        return self._count
-
-    def _make_room(self, user: str) -> None:
-        if len(self._users.get(user, ())) >= self.max_members_per_user:
-            self._forget_oldest(user)
-        elif self._count >= self.max_members:
-            self._forget_oldest(max(self._users, key=lambda name: len(self._users[name])))
-
-    def _forget_oldest(self, user: str) -> None:
-        members = self._users[user]
-        del members[next(iter(members))]
-        if not members:
-            del self._users[user]
-        self._count -= 1
+        return len(self._entries)

@@ -42,7 +42,7 @@ class TransactionalIds:
         self._level = self._capacity
         self._at_ms = now_ms
         self.other: TransactionalIds | None = None
-        """the same principal's where its limit is not enforced as it is here: what is known there is not new"""
+        """the same user's where his limit is not enforced as it is here: what is known there is not new"""
         self.new = 0
         """ids that were not known when their request went to the broker"""
         self.over = 0

@@ -1,4 +1,4 @@
-"""A user whose limit is enforced for a part of his connections, or of the time: two states that know the same."""
+"""A user whose limit is enforced here and not there, or now and not before: his two states know the same."""
 
 from __future__ import annotations
 

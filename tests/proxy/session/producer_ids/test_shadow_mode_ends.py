@@ -79,7 +79,7 @@ class Live:
 
 
 def test_live_transactions_go_on_when_shadow_mode_ends_and_a_new_id_does_not() -> None:
-    """Their ids were handed out here, so 30 of 40 were taken for new: held for 8 s, and refused, for hours."""
+    """Their ids were handed out here, so 30 of 40 were taken for new: held for 8 s, then refused."""
     live = Live()
     assert live.transactions() == len(IDS)
     live.switch(shadow=False)
@@ -115,7 +115,7 @@ def test_ids_of_the_time_before_and_of_shadow_mode_are_known_when_it_ends_again(
 
 
 def test_a_live_id_that_shadow_mode_could_not_remember_is_resumed_and_not_new() -> None:
-    """Of a million ids the latest are remembered; who has begun to live is never new for its next transaction."""
+    """The latest are remembered; who has begun to live is never new for its next transaction."""
     live = Live(ProducerIdSettings(max_observed_ids=20))
     assert live.transactions() == len(IDS)
     live.switch(shadow=False)
