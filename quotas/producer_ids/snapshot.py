@@ -91,18 +91,25 @@ def restore_snapshot(
     """Take over what `encode_snapshot` wrote; `quota` must be new. Returns what of it could not be used.
 
     A principal whose Bloom filters have more false positives than are allowed now begins empty, its buckets
-    restored. The limits in force now are put in force by whoever asks for the principals. Raises
-    SnapshotError with `quota` untouched.
+    restored. Those who had a state of their own and share one now (max_principals was lowered) keep their ids
+    in it, with the least that any of them had in each bucket. The limits in force now are put in force by
+    whoever asks for the principals. Raises SnapshotError with `quota` untouched.
     """
     header, blocks = _checked(data, scope, wall_ms)
     away_ms = max(wall_ms - header["taken_at_ms"], 0.0)
     quota.pair_keys = type(quota.pair_keys)(bytes.fromhex(header["salt"]))
     left_out = []
+    shared: set[PrincipalIds] = set()  # and whoever comes next is not the first in it
     position = 0
     for saved in header["principals"]:
         principal = quota.principal(saved["user"], saved["ids_per_hour"], now_ms, enforced=saved["enforced"])
         for name in _BUCKETS:
-            getattr(principal, name).restore(saved["levels"][name], now_ms - away_ms)
+            bucket = getattr(principal, name)
+            others = bucket.tokens(now_ms)
+            bucket.restore(saved["levels"][name], now_ms - away_ms)
+            if principal in shared:
+                bucket.restore(min(others, bucket.tokens(now_ms)), now_ms)
+        shared.add(principal)
         for store, key in ((principal.store, "ids"), (principal.pairs, "pairs")):
             layers: list[IdLayer] = []
             for age_ms, size_bytes, is_ids in saved[key]:
@@ -112,7 +119,7 @@ def restore_snapshot(
             try:
                 store.load(layers, now_ms)
             except ValueError as error:
-                left_out.append(f"{key} of {principal.user}: {error}")
+                left_out.append(f"{key} of {saved['user']}: {error}")
     quota.expire(now_ms)
     return left_out
 

@@ -14,6 +14,7 @@ import sys
 from array import array
 from collections.abc import Iterable
 from enum import Enum
+from itertools import islice
 from random import SystemRandom
 from typing import Final, Protocol, TypeAlias
 
@@ -81,9 +82,10 @@ class ProducerIdStore(Protocol):
         ...
 
     def load(self, layers: Iterable[IdLayer], now_ms: float) -> None:
-        """Take over what `dump` gave, in place of all that is here; what is too old is left out.
+        """Take over what `dump` gave, beside what is here already; what is too old is left out.
 
-        Raises ValueError if another kind or shape of store gave it.
+        Raises ValueError if another kind or shape of store gave it, or if what is here cannot be kept with
+        it.
         """
         ...
 
@@ -184,10 +186,32 @@ class ExactStore:
             if isinstance(ids, bytes):
                 raise ValueError("a Bloom filter's bytes are no set of ids")
             loaded.insert(0, (min(began_ms, now_ms), set(ids)))
-        self._older = loaded
+        if self._newest:
+            self._older.insert(0, (self._began_ms, self._newest))
+        self._older = self._merged(self._older, loaded) if self._older else loaded
         self._newest = set()
         self._began_ms = -math.inf
         self._turn(now_ms)
+
+    def _merged(
+        self, these: list[tuple[float, set[int]]], those: list[tuple[float, set[int]]]
+    ) -> list[tuple[float, set[int]]]:
+        """Layers of two stores. What began within one sample is one layer, or each look would have to go
+        through the layers of all of them; and there are no more ids than `max_ids` says, the newest."""
+        room = math.inf if self._half is None else 2 * self._half
+        merged: list[tuple[float, set[int]]] = []
+        for began_ms, ids in sorted(these + those, key=lambda layer: -layer[0]):
+            kept = ids if len(ids) <= room else set(islice(ids, int(room)))
+            room -= len(kept)
+            # By a fixed grid: by distance, layers that follow closely would all become one, and as fresh.
+            if merged and merged[-1][0] // self._sample_ms == began_ms // self._sample_ms:
+                newer_ms, newer = merged[-1]
+                few, many = sorted((newer, kept), key=len)
+                many |= few
+                merged[-1] = (newer_ms, many)
+            else:
+                merged.append((began_ms, kept))
+        return merged
 
 
 class BloomStore:
@@ -329,6 +353,11 @@ class BloomStore:
             key = data[:_KEY_BYTES]
             counts.insert(0, count)
             blooms.insert(0, (min(began_ms, now_ms), Bloom.load_bytes(saved, _AS_IT_IS)))
+        self._turn(now_ms)
+        if self._layers:
+            if blooms:
+                raise ValueError("filters of two users have two keys, and these share one store")
+            return
         self._key, self._layers, self._count, self._room = key, blooms, counts, 0
         self._began_ms = -math.inf
         self._turn(now_ms)

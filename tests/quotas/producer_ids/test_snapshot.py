@@ -181,6 +181,76 @@ def test_live_ids_stay_known_whatever_the_limit_becomes_and_over_a_restart(
     assert all(store.seen(producer_id, 11.9 * MS_PER_HOUR) for producer_id in ids)
 
 
+def sharing(settings: ProducerIdSettings) -> tuple[ProducerIdQuota, list[str]]:
+    """Of four users with a state of their own, two in debt, three share one after a restart with room for
+    one user; and what could not be taken over."""
+    quota = ProducerIdQuota(replace(settings, max_principals=4))
+    for number, (user, count) in enumerate({"a": 1, "b": 20, "c": 30, "d": 1}.items()):
+        principal = quota.principal(user, 10.0, number * MS_PER_HOUR / 2)
+        for producer_id in range(100 * number, 100 * number + count):
+            principal.learn(producer_id, number * MS_PER_HOUR / 2)
+            principal.see_pair(producer_id, number * MS_PER_HOUR / 2)
+        principal.main.charge(count, number * MS_PER_HOUR / 2)
+    data = encode_snapshot(quota, SCOPE, 1.5 * MS_PER_HOUR, WALL)
+    other = ProducerIdQuota(replace(settings, max_principals=1))
+    return other, restore_snapshot(other, data, SCOPE, 1.5 * MS_PER_HOUR, WALL)
+
+
+def test_users_who_come_to_share_a_state_by_a_restart_keep_their_ids_and_what_they_owe() -> None:
+    """Of all but the last one each id was unseen, and its bucket full."""
+    quota, left_out = sharing(SETTINGS)
+    now_ms = 1.5 * MS_PER_HOUR
+    others = quota.principal("b", 10.0, now_ms)
+    assert others is quota.principal("d", 10.0, now_ms)
+    ids = [*range(100, 120), *range(200, 230), 300]
+    assert [producer_id for producer_id in range(400) if others.knows(producer_id, now_ms)] == ids
+    assert others.main.tokens(now_ms) == pytest.approx(-5.0)  # c's 10 below nothing, half an hour ago
+    assert quota.principal("a", 10.0, now_ms).knows(0, now_ms)
+    assert (left_out, quota.ceiling.total) == ([], 52)
+
+
+def test_filters_of_users_who_come_to_share_a_state_are_left_out_but_one_and_named() -> None:
+    quota, left_out = sharing(BLOOM)
+    reason = "filters of two users have two keys, and these share one store"
+    assert left_out == [f"ids of c: {reason}", f"ids of d: {reason}"]
+    now_ms = 1.5 * MS_PER_HOUR
+    others = quota.principal("b", 10.0, now_ms)
+    assert all(others.knows(producer_id, now_ms) for producer_id in range(100, 120))
+    assert others.main.tokens(now_ms) == pytest.approx(-5.0)
+    assert quota.ceiling.total == 52
+
+
+def test_many_users_who_come_to_share_a_state_leave_it_few_layers_and_its_fixed_size() -> None:
+    settings = replace(SETTINGS, max_observed_ids=1_000)
+    quota = ProducerIdQuota(settings)
+    for number in range(300):
+        now_ms = number * MS_PER_HOUR / 100
+        principal = quota.principal(f"user{number}", 10.0, now_ms, enforced=False)
+        for producer_id in range(100 * number, 100 * number + 20):
+            principal.learn(producer_id, now_ms)
+    last_ms = 2.99 * MS_PER_HOUR
+    other = ProducerIdQuota(replace(settings, max_principals=0))
+    data = encode_snapshot(quota, SCOPE, last_ms, WALL)
+    assert restore_snapshot(other, data, SCOPE, last_ms, WALL) == []
+    store = other.principal("any", 10.0, last_ms, enforced=False).store
+    assert len(store) == 1_000
+    assert store.layers == 1  # of the last hour are more than it may keep
+    assert store.seen(100 * 299, last_ms)
+    assert not store.seen(0, last_ms)
+
+
+def test_users_who_come_to_share_a_state_have_no_id_known_for_more_than_a_sample_longer() -> None:
+    quota = ProducerIdQuota(SETTINGS)
+    for number in range(300):
+        quota.principal(f"user{number}", 10.0, 0.0).learn(number, number * MS_PER_HOUR / 100)
+    last_ms = 2.99 * MS_PER_HOUR
+    other = ProducerIdQuota(replace(SETTINGS, max_principals=0))
+    assert restore_snapshot(other, encode_snapshot(quota, SCOPE, last_ms, WALL), SCOPE, last_ms, WALL) == []
+    store = other.principal("any", 10.0, last_ms).store
+    assert (len(store), store.layers) == (300, 3)
+    assert [n for n in range(300) if store.seen(n, 12.5 * MS_PER_HOUR)] == list(range(100, 300))
+
+
 WRITTEN_BEFORE = (
     b"c-jm03H5Y#4e(@OWME)4s8%XY&M!z+vQkh=D$37JEz&jAORY%EEyzi=vNW(XQqoaSDoM;v&5KVgiO($tsxve<Kma`hpnP#+P6@~W"
     b"!&GAni<G2P12e;<6jKWevm`^4B(o#~i$wFZ#Ka_XkXZ#qnR&^X1&KKzqoS*oN{dsAKzb8%GLut53NllQ;|o%Y;xqC~K@x^gJ5uw~"
