@@ -133,6 +133,25 @@ class FairQueue(Generic[T]):
         self._served, address.served = address.turn, client.turn
         address.turn += 1
         client.turn += 1
+        self._enter_next(ticket, address, client)
+        self.bury()
+
+    def take_head(self) -> T | None:
+        """The head goes elsewhere and waits on; it has had no turn here."""
+        ticket = self.head()
+        if ticket is None:
+            return None
+        address = self._addresses[ticket.client[0]]
+        client = address.clients[ticket.client[1]]
+        heappop(client.tickets)
+        heappop(address.turns)  # by which it was found
+        heappop(self._turns)
+        self._size -= 1
+        self._enter_next(ticket, address, client)
+        return ticket
+
+    def _enter_next(self, ticket: T, address: _Address[T], client: _Client[T]) -> None:
+        """Who comes after what was the head, of its client and of its address."""
         next_one = client.head()
         if next_one is not None:
             self._enter(address.turns, client, next_one.since_ms, ticket.client[1])
@@ -143,7 +162,6 @@ class FairQueue(Generic[T]):
             self._enter(self._turns, address, next_one.since_ms, ticket.client[0])
         else:
             del self._addresses[ticket.client[0]]
-        self.bury()
 
     def bury(self) -> None:
         """One of them waits no more. Those are dropped when they come up, or when they are many."""

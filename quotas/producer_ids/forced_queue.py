@@ -3,7 +3,8 @@
 Apart from the queues for the rate: there whoever has the next turn stands first, be he young, and one whose
 time has come would wait behind him. Members' ids have a time of their own (members.py), and a part of the
 bucket (PrincipalIds.forced_floor), so they stand apart from others; so do requests with several ids, which
-need many tokens, from those with one. Source: wire-semantics 3.9.
+need many tokens, from those with one, and those for whose pairs the ceiling has no room from others.
+Source: wire-semantics 3.9.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from sluice.quotas.producer_ids.fair_queue import FairQueue
 from sluice.quotas.producer_ids.ticket import Ticket
 
 _DEAD_MAX: Final = 64
+_WITHOUT_ROOM: Final = 4
+"""their queues stand behind the others: members', then others'"""
 
 
 class ForcedQueue:
@@ -25,7 +28,7 @@ class ForcedQueue:
 
     def __init__(self) -> None:
         self._later: list[tuple[float, int, Ticket]] = []
-        self._due: tuple[FairQueue[Ticket], ...] = tuple(FairQueue() for _ in range(4))
+        self._due: tuple[FairQueue[Ticket], ...] = tuple(FairQueue() for _ in range(6))
         self._number = 0
         self._dead = 0
 
@@ -41,7 +44,8 @@ class ForcedQueue:
             ticket = heappop(later)[2]
             if ticket.waits:
                 ticket.is_due = True
-                self._queue_of(ticket).push(ticket)
+                ticket.due_place = (0 if ticket.is_member else 2) + (ticket.count > 1)
+                self._due[ticket.due_place].push(ticket)
             else:
                 self._dead -= 1
         return [head for queue in self._due if (head := queue.head()) is not None]
@@ -57,12 +61,26 @@ class ForcedQueue:
 
     def granted(self, ticket: Ticket) -> None:
         """What was one of the heads has had its turn."""
-        self._queue_of(ticket).granted(ticket)
+        self._due[ticket.due_place].granted(ticket)
+
+    def waits_for_room(self, ticket: Ticket) -> bool:
+        """Others go ahead of it (`lacks_room`)."""
+        return ticket.due_place >= _WITHOUT_ROOM
+
+    def lacks_room(self, head: Ticket) -> bool:
+        """Others go ahead of one of the heads, for whose pairs the ceiling has no room. False: they do
+        already."""
+        if head.due_place >= _WITHOUT_ROOM:
+            return False
+        self._due[head.due_place].take_head()
+        head.due_place = _WITHOUT_ROOM + (not head.is_member)
+        self._due[head.due_place].push(head)
+        return True
 
     def bury(self, ticket: Ticket) -> None:
         """One of them waits no more."""
         if ticket.is_due:
-            self._queue_of(ticket).bury()
+            self._due[ticket.due_place].bury()
             return
         self._dead += 1
         if self._dead > _DEAD_MAX and self._dead * 2 > len(self._later):
@@ -73,6 +91,3 @@ class ForcedQueue:
     def __len__(self) -> int:
         """Tickets kept; at most half of them wait no more, but for a few."""
         return len(self._later) + sum(len(queue) for queue in self._due)
-
-    def _queue_of(self, ticket: Ticket) -> FairQueue[Ticket]:
-        return self._due[(0 if ticket.is_member else 2) + (ticket.count > 1)]

@@ -11,9 +11,9 @@ when a client leaves between its turn and its request.
 
 Order (3.9): addresses and client ids take turns (fair_queue.py), and of one client the oldest goes first, by
 the time that its youngest id first asked (a request must not lend the age of one id to a hundred others).
-Requests with one new id, with one resumed id and with several stand in three queues, so that one that needs
-many tokens, which no client is known to send, stops none that needs one. The forced bucket has queues of its
-own (forced_queue.py), open to an id that has waited for W, or if its client is a member of a group or has a
+Requests with one new id, with one resumed id, with several and without room below the ceiling stand in
+queues of their own (rate_queues.py), so that none stops one that needs less. The forced bucket has queues of
+its own (forced_queue.py), open to an id that has waited for W, or if its client is a member of a group or has a
 transaction (members.py) for a third of its timeout; half of the bucket is for such clients alone. It is one
 bucket, so the bound is the same whoever says that he is a member.
 """
@@ -23,12 +23,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol
 
-from sluice.quotas.producer_ids.fair_queue import FairQueue
 from sluice.quotas.producer_ids.forced_queue import ForcedQueue
 from sluice.quotas.producer_ids.members import Members
 from sluice.quotas.producer_ids.principal import PairCeiling, PairKeys, PrincipalIds, ProducerIdSettings
+from sluice.quotas.producer_ids.rate_queues import RateQueues
 from sluice.quotas.producer_ids.store import ExactStore
 from sluice.quotas.producer_ids.ticket import Ticket, TicketState
 
@@ -43,10 +43,6 @@ _EARLIER_MS: Final = 1.0
 
 def _nobody_listens() -> None:
     pass
-
-
-_Queues: TypeAlias = tuple[FairQueue[Ticket], FairQueue[Ticket], FairQueue[Ticket]]
-"""of one new id, of one resumed id, of several"""
 
 
 class AdmissionDoor(Protocol):
@@ -77,7 +73,7 @@ class ProducerIdQuota:
         """ids that brokers have handed out with epoch 0, to transactional ids: what comes with one is new"""
         self._principals: dict[tuple[str, bool], PrincipalIds] = {}  # by name, and whether it is enforced
         self._joined = 0  # users who have both states
-        self._queues: dict[PrincipalIds, _Queues] = {}  # only of those with waiting tickets
+        self._queues: dict[PrincipalIds, RateQueues] = {}  # only of those with waiting tickets
         self._forced: dict[PrincipalIds, ForcedQueue] = {}  # likewise
         self._dues: list[tuple[float, int, PrincipalIds]] = []
         self._granted: list[Ticket] = []
@@ -153,14 +149,14 @@ class ProducerIdQuota:
             return False
         queues = self._queues.get(principal)
         if queues is None:
-            queues = self._queues[principal] = (FairQueue(), FairQueue(), FairQueue())
+            queues = self._queues[principal] = RateQueues()
             self._forced[principal] = ForcedQueue()
-        queue, forced = queues[_queue_of(ticket)], self._forced[principal]
-        queue.push(ticket)
+        forced = self._forced[principal]
+        queues.push(ticket)
         if ticket.forced_at_ms < math.inf:
             forced.push(ticket)
         ticket.queued = True
-        if queue.head() is not ticket and not any(head is ticket for head in forced.heads(now_ms)):
+        if not queues.is_head(ticket) and not any(head is ticket for head in forced.heads(now_ms)):
             self._set_due(principal, self._forced_ms(principal, forced, now_ms))
             return False
         self._serve(principal, now_ms)
@@ -208,9 +204,10 @@ class ProducerIdQuota:
             principal = ticket.principal
             principal.waiting_tickets -= 1
             if ticket.queued:
-                self._queues[principal][_queue_of(ticket)].bury()
+                self._queues[principal].bury(ticket)
                 if ticket.forced_at_ms < math.inf:
                     self._forced[principal].bury(ticket)
+                self._touch(principal, now_ms)  # others may have waited behind it
         elif ticket.granted:
             self._release(ticket, [0, 0], now_ms)
             self._touch(ticket.principal, now_ms)
@@ -269,21 +266,23 @@ class ProducerIdQuota:
         forced = self._forced[principal]
         while self._serve_by_rate(queues, forced, now_ms) or self._serve_by_force(queues, forced, now_ms):
             pass
-        heads = _heads(queues)
+        heads = queues.heads()
         if not heads:
             del self._queues[principal], self._forced[principal]
             return
-        by_rate_ms = min(self._rate_ms(head, now_ms) for head in heads)
+        by_rate_ms = min(self._rate_ms(queues, head, now_ms) for head in heads)
         self._set_due(principal, min(by_rate_ms, self._forced_ms(principal, forced, now_ms)))
 
-    def _serve_by_rate(self, queues: _Queues, forced: ForcedQueue, now_ms: float) -> bool:
+    def _serve_by_rate(self, queues: RateQueues, forced: ForcedQueue, now_ms: float) -> bool:
         """Grant the oldest of those whose turn it is that finds its tokens."""
-        for head in sorted(_heads(queues), key=lambda head: head.since_ms):
+        for head in queues.heads():
             principal = head.principal
-            if self._rate_ms(head, now_ms) > now_ms:
+            if self._rate_ms(queues, head, now_ms) > now_ms:
                 continue
             found = self._unseen(head, now_ms)
             if found is None:
+                if queues.lacks_room(head):
+                    return True  # another is the head in its place
                 continue
             new, resumed = found
             if not principal.main.reserve(new, now_ms):
@@ -292,26 +291,28 @@ class ProducerIdQuota:
                 principal.main.settle(new, 0, now_ms)
                 continue
             self._grant(head, TicketState.GRANTED, (new, resumed, 0))
-            queues[_queue_of(head)].granted(head)
+            queues.granted(head)
             if head.forced_at_ms < math.inf:
                 forced.bury(head)
             return True
         return False
 
-    def _serve_by_force(self, queues: _Queues, forced: ForcedQueue, now_ms: float) -> bool:
+    def _serve_by_force(self, queues: RateQueues, forced: ForcedQueue, now_ms: float) -> bool:
         """As _serve_by_rate, of those to whom the forced bucket is open. They keep their turn at the rate."""
         for head in forced.heads(now_ms):
             principal = head.principal
-            if self._force_ms(head, now_ms) > now_ms:
+            if self._force_ms(forced, head, now_ms) > now_ms:
                 continue
             found = self._unseen(head, now_ms)
+            if found is None and forced.lacks_room(head):
+                return True
             if found is None or not principal.forced.reserve(
                 sum(found), now_ms, principal.forced_floor(is_member=head.is_member)
             ):
                 continue
             self._grant(head, TicketState.FORCED, (0, 0, sum(found)))
             forced.granted(head)
-            queues[_queue_of(head)].bury()
+            queues.bury(head)
             return True
         return False
 
@@ -324,9 +325,10 @@ class ProducerIdQuota:
             new = sum(not knows(producer_id, now_ms) for producer_id in ticket.new_ids)
             resumed = sum(not knows(producer_id, now_ms) for producer_id in ticket.resumed_ids)
             ticket.unseen, ticket.looked_up_at = (new, resumed), principal.learned
-        if any(ticket.unseen) and not self.ceiling.has_room(principal, len(ticket.pairs)):
-            return None
-        return ticket.unseen
+        return None if any(ticket.unseen) and not self._has_room(ticket) else ticket.unseen
+
+    def _has_room(self, ticket: Ticket) -> bool:
+        return self.ceiling.has_room(ticket.principal, len(ticket.pairs))
 
     def _grant(self, ticket: Ticket, state: TicketState, reserved: tuple[int, int, int]) -> None:
         """Its tokens are taken; take its pairs."""
@@ -355,19 +357,20 @@ class ProducerIdQuota:
             principal.over += not principal.resumed.charge(spent[1], now_ms)
         ticket.state = TicketState.DONE
 
-    def _rate_ms(self, ticket: Ticket, now_ms: float) -> float:
-        """When the rate has a ticket's tokens; inf while only the ceiling's clean-up can help."""
+    def _rate_ms(self, queues: RateQueues, ticket: Ticket, now_ms: float) -> float:
+        """When the rate has a ticket's tokens; inf while only the ceiling's clean-up can help. One that does
+        not know yet that there is no room gives way then."""
         principal = ticket.principal
         new, resumed = ticket.least_unseen
-        if new + resumed and not self.ceiling.has_room(principal, len(ticket.pairs)):
+        if new + resumed and queues.waits_for_room(ticket) and not self._has_room(ticket):
             return math.inf
         return max(principal.main.ready_ms(new, now_ms), principal.resumed.ready_ms(resumed, now_ms))
 
-    def _force_ms(self, ticket: Ticket, now_ms: float) -> float:
+    def _force_ms(self, forced: ForcedQueue, ticket: Ticket, now_ms: float) -> float:
         """When the forced bucket has a ticket's tokens; inf as in `_rate_ms`."""
         principal = ticket.principal
         count = sum(ticket.least_unseen)
-        if count and not self.ceiling.has_room(principal, len(ticket.pairs)):
+        if count and forced.waits_for_room(ticket) and not self._has_room(ticket):
             return math.inf
         floor = principal.forced_floor(is_member=ticket.is_member)
         return principal.forced.ready_ms(count, now_ms, floor)
@@ -375,14 +378,4 @@ class ProducerIdQuota:
     def _forced_ms(self, principal: PrincipalIds, forced: ForcedQueue, now_ms: float) -> float:
         """When the forced bucket has something for one of those to whom it is open, or opens to another."""
         due_ms = max(forced.next_ms, principal.forced.ready_ms(1, now_ms))
-        return min([due_ms, *(self._force_ms(head, now_ms) for head in forced.heads(now_ms))])
-
-
-def _heads(queues: _Queues) -> list[Ticket]:
-    return [head for queue in queues if (head := queue.head()) is not None]
-
-
-def _queue_of(ticket: Ticket) -> int:
-    if ticket.count > 1:
-        return 2
-    return 0 if ticket.new_ids else 1
+        return min([due_ms, *(self._force_ms(forced, head, now_ms) for head in forced.heads(now_ms))])

@@ -41,8 +41,12 @@ class Ticket:
     """its client is a member of a group, or has a transaction"""
     forced_at_ms: float = inf
     """from when on the forced bucket is open to it; inf: never"""
+    place: int = 0
+    """in which of the queues for the rate it stands (rate_queues.py)"""
     is_due: bool = False
     """it stands among those to whom the forced bucket is open"""
+    due_place: int = 0
+    """in which of their queues (forced_queue.py)"""
     reserved: tuple[int, int, int] = (0, 0, 0)
     """tokens of the main, resumed and forced bucket"""
     capacities: tuple[float, float, float] = (1.0, 1.0, 1.0)

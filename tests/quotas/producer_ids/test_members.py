@@ -144,8 +144,7 @@ def test_a_member_that_was_forced_in_keeps_its_turn_at_the_rate() -> None:
     forced, next_one = door.ask(1, client=MEMBER), door.ask(2, client=MEMBER, now_ms=10.0)
     door.quota.settings = replace(SETTINGS, forced_after_ms=math.inf)
     other = door.ask(3, client=("10.0.0.9", "x"), now_ms=20.0)
-    queues = door.quota._queues[door.principal()]
-    assert queues[0].head() is forced
+    assert door.quota._queues[door.principal()].is_head(forced)
     assert door.quota.serve(1_000.0) == [forced]  # by the rate: a token has come
     assert door.quota.serve(2_000.0)[0] is other
     assert door.quota.serve(2_010.0) == [next_one]
