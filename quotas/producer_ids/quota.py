@@ -12,8 +12,8 @@ when a client leaves between its turn and its request.
 Order (3.9): addresses and client ids take turns (fair_queue.py), and of one client the oldest goes first, by
 the time that its youngest id first asked (a request must not lend the age of one id to a hundred others).
 Requests with one new id, with one resumed id, with several and without room below the ceiling stand in
-queues of their own (rate_queues.py), so that none stops one that needs less. The forced bucket has queues of
-its own (forced_queue.py), open to an id that has waited for W, or if its client is a member of a group or has a
+queues of their own (rate_queues.py), so that none stops one that needs less. The forced bucket has others
+(forced_queue.py), open to an id that has waited for W, or if its client is a member of a group or has a
 transaction (members.py) for a third of its timeout; half of the bucket is for such clients alone. It is one
 bucket, so the bound is the same whoever says that he is a member.
 """
