@@ -125,7 +125,7 @@ def test_a_group_members_long_client_id_is_kept_short_and_its_fetches_find_its_t
         fetching = shell_of(shared)
         fetching.client_sends(fetch(client_id=long_id(number)))
         assert fetching.session._throttling.delay_limit_ms(1) == 2_000 * number
-    members = shared.session_timeouts._users["alice"]
+    members = shared.session_timeouts._entries._users["alice"]
     assert (len(members), max(len(name) for name, _ in members) <= MOST_KEPT) == (2, True)
 
 
