@@ -21,7 +21,7 @@ from sluice.proxy.session.in_flight import ADDRESSES, LOCAL, NONE, THROTTLE, Hel
 from sluice.proxy.session.local_responses import LocalAnswers
 from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.produce.header_prediction import LENGTHS_2, MAX_2, MIN_2
-from sluice.proxy.session.producer_ids.gate import Verdict
+from sluice.proxy.session.producer_ids.verdict import Verdict
 from sluice.proxy.session.read_gate import Pace
 from sluice.proxy.session.throttling import Throttling
 from sluice.proxy.session.topic_attribution import UNKNOWN_HEAD, Flows, KnownBegin

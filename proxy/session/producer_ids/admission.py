@@ -15,8 +15,9 @@ from sluice.protocol.produce import ProduceUsage
 from sluice.protocol.transactions.requests import Addition
 from sluice.proxy.session.produce.header_prediction import KnownProduce
 from sluice.proxy.session.producer_ids.byte_refusal import ByteReason, ByteRefusal
-from sluice.proxy.session.producer_ids.gate import ProducerGate, Verdict
+from sluice.proxy.session.producer_ids.gate import ProducerGate
 from sluice.proxy.session.producer_ids.shared import ProducerIds, Wake
+from sluice.proxy.session.producer_ids.verdict import Verdict
 from sluice.proxy.session.read_gate import EARLY_MS
 from sluice.quotas.sensors.sensor import Sensor
 from sluice.usage.records import Amount, Flow

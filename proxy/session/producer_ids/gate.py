@@ -1,6 +1,6 @@
 """What becomes of a request that brings producer ids: it passes, waits, is refused, or ends its connection.
 
-One connection's machine; all it knows of others stands in the door and in its principal's gates. Pure.
+One connection's machine; all it knows of others stands in the door and in its user's gates. Pure.
 
              no ids, or all known and no gates
            ┌──────────────────────────────────────────► PASS
@@ -16,8 +16,9 @@ One connection's machine; all it knows of others stands in the door and in its p
 A request with acks = 0, which no answer reaches, ends the connection where others are refused: CLOSE. While
 HELD nothing is read from the connection. Gates are looked at before any id is, also before those that the
 connection has brought already (and in produce/header_prediction.py, which spares most requests all of this).
-A principal whose table of gates is full goes on being refused: an unseen id that does not begin with
-sequence 0 then waits for nothing, for it may be ahead of a refused batch of which no gate tells.
+A user whose table of gates is full goes on being refused: an unseen id that does not begin with sequence 0
+then waits for nothing, for it may be ahead of a refused batch of which no gate tells. A known id's, and all
+where no ids are known, wait for a refused first batch without a gate as for a gate (untracked.py).
 An unseen id is resumed, not new, where its base sequence or its epoch is above 0: brokers hand ids out with
 epoch 0, and raise it with each transaction of version 2 (KIP-890), whose sequences begin at 0 again. For what
 is added to transactions see `judge_transaction`.
@@ -27,7 +28,6 @@ Source: wire-semantics 3.
 from __future__ import annotations
 
 from collections.abc import Sequence, Sized
-from enum import Enum, IntEnum
 from math import inf
 from typing import Final
 
@@ -42,6 +42,7 @@ from sluice.proxy.session.producer_ids.gate_table import (
     first_batches,
 )
 from sluice.proxy.session.producer_ids.pairs import added_pairs, pairs_of
+from sluice.proxy.session.producer_ids.verdict import RefusalReason, Verdict
 from sluice.proxy.session.read_gate import EARLY_MS
 from sluice.quotas.numbers import number
 from sluice.quotas.producer_ids.principal import PrincipalIds
@@ -57,32 +58,6 @@ _TABLE_KEPT_MS: Final = DEFAULT_SAMPLE_MS / 2.0
 """a table of gates is kept for longer after it was asked for last"""
 RETRY_THROTTLE_MS: Final = 1_000
 """What a slow refusal tells as throttle_time_ms; little, for a client that sleeps on it loses its turns."""
-
-
-class Verdict(IntEnum):
-    """PASS is 0, so that the common case is one truth test."""
-
-    PASS = 0
-    """forward it; nothing is to be told"""
-    ADMIT = 1
-    """forward it, and call `forwarded` when it goes, or `dropped` if it never does"""
-    HOLD = 2
-    """keep it, read nothing further, and call `wake` at `wake_at_ms` or when the door grants its ticket"""
-    REFUSE = 3
-    """answer it in the broker's place; it is done with"""
-    CLOSE = 4
-    """end the connection without forwarding it"""
-
-
-class RefusalReason(Enum):
-    """Why a request was refused; the value goes into the access record."""
-
-    RATE = "producer_ids_rate"
-    """it waited for its turn until its answer budget was over"""
-    GATE = "sequence_gate"
-    """an earlier batch was refused and has not come again"""
-    UNTRACKED = "gate_share_full"
-    """as RATE, with no turn to come: the principal has filled its share of gates"""
 
 
 class ProducerGate:
@@ -223,7 +198,7 @@ class ProducerGate:
         epoch; else it is resumed. Under transaction version 1 a live one keeps its epoch 0 for good.
         """
         principal = self._judging(now_ms)
-        self._gates = self._tables.table(principal.user, now_ms).gates
+        self._gates = self._table(now_ms).gates
         self._batches = {}
         self._acks = -1
         seen, was_handed_out = principal.store.seen, self._quota.handed_out.seen
@@ -272,7 +247,7 @@ class ProducerGate:
         """`wake_at_ms` has come, or the door has granted the ticket. The client is known to be there
         still."""
         assert self.is_holding
-        table = self._tables.table(self._principal(now_ms).user, now_ms)
+        table = self._table(now_ms)
         ticket = self._ticket
         if ticket is not None and ticket.granted:
             self.wake_at_ms = inf
@@ -317,11 +292,11 @@ class ProducerGate:
         self, batches: Batches, acks: int, now_ms: float, deadline_ms: float, owner: object
     ) -> Verdict:
         principal = None if self._gates_only else self._judging(now_ms)
-        table = self._tables.table(self._user if principal is None else principal.user, now_ms)
+        table = self._table(now_ms)
         self._gates = table.gates
         self._batches = batches
         self._acks = acks
-        if table.gates and table.blocks(batches, now_ms):
+        if table.blocks(batches, now_ms):
             return self._refuse(table, RefusalReason.GATE, now_ms)
         if principal is None:
             return self._passed(table, batches, now_ms)
@@ -344,7 +319,7 @@ class ProducerGate:
 
     def _passed(self, table: GateTable, batches: Batches, now_ms: float) -> Verdict:
         """None of its ids is new."""
-        if table.gates:
+        if table.awaits:
             return Verdict.ADMIT
         self._remember_fresh(now_ms, batches)
         return Verdict.PASS
@@ -365,8 +340,8 @@ class ProducerGate:
         return self._quota.find(self._user, self._ids_per_hour, now_ms, enforced=self._enforced)
 
     def _table(self, now_ms: float) -> GateTable:
-        user = self._user if self._gates_only else self._principal(now_ms).user
-        return self._tables.table(user, now_ms)
+        """Of the user himself: his ids may be counted with others' at one time and apart at another."""
+        return self._tables.table(self._user, now_ms)
 
     def _remember_fresh(self, now_ms: float, batches: Batches) -> None:
         """Further requests of the same ids, topics and partitions pass without a look-up, until a layer

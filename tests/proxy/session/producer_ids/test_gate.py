@@ -6,9 +6,10 @@ from dataclasses import replace
 from functools import partial
 
 from sluice.protocol.produce import BatchHead
-from sluice.proxy.session.producer_ids.gate import ProducerGate, RefusalReason, Verdict
+from sluice.proxy.session.producer_ids.gate import ProducerGate
 from sluice.proxy.session.producer_ids.gate_table import GateTable, GateTables
 from sluice.proxy.session.producer_ids.shared import ProducerIds
+from sluice.proxy.session.producer_ids.verdict import RefusalReason, Verdict
 from sluice.quotas.producer_ids.principal import PrincipalIds, ProducerIdSettings
 from sluice.quotas.producer_ids.quota import ProducerIdQuota
 
