@@ -14,8 +14,9 @@ One connection's machine; all it knows of others stands in the door and in its u
            └──────────────────────────► REFUSE    (its batches are gates from now on) ──► IDLE
 
 A request with acks = 0, which no answer reaches, ends the connection where others are refused: CLOSE. While
-HELD nothing is read from the connection. Gates are looked at before any id is, also before those that the
-connection has brought already (and in produce/header_prediction.py, which spares most requests all of this).
+HELD nothing is read from the connection, and what it holds blocks others as a gate does (held_batches.py).
+Gates are looked at before any id is, also before those that the connection has brought already (and in
+produce/header_prediction.py, which spares most requests all of this).
 A user whose table of gates is full goes on being refused: an unseen id that does not begin with sequence 0
 then waits for nothing, for it may be ahead of a refused batch of which no gate tells. A known id's, and all
 where no ids are known, wait for a refused first batch without a gate as for a gate (untracked.py).
@@ -41,6 +42,7 @@ from sluice.proxy.session.producer_ids.gate_table import (
     GateTables,
     first_batches,
 )
+from sluice.proxy.session.producer_ids.held_batches import Holding
 from sluice.proxy.session.producer_ids.pairs import added_pairs, pairs_of
 from sluice.proxy.session.producer_ids.verdict import RefusalReason, Verdict
 from sluice.proxy.session.read_gate import EARLY_MS
@@ -65,7 +67,7 @@ class ProducerGate:
 
     __slots__ = (
         "_acks", "_batches", "_client", "_door", "_enforced", "_fresh", "_fresh_until_ms", "_gates",
-        "_gates_only", "_ids_per_hour", "_quota", "_tables", "_ticket", "_user", "deadline_ms",
+        "_gates_only", "_holding", "_ids_per_hour", "_quota", "_tables", "_ticket", "_user", "deadline_ms",
         "held_since_ms", "reason", "wake_at_ms",
     )  # fmt: skip
 
@@ -84,6 +86,7 @@ class ProducerGate:
         self._fresh_until_ms = -inf
         self._acks = -1
         self._batches: Batches = {}
+        self._holding: Holding | None = None  # of these, what others must not overtake meanwhile
         self._ticket: Ticket | None = None
         self.wake_at_ms = inf
         """when a HOLD is over"""
@@ -172,6 +175,7 @@ class ProducerGate:
         `batches` as ProduceUsage reads them from `buf`; `deadline_ms`: when its answer budget is over;
         `owner`: put on its ticket, for whoever asks the door whose turn it is.
         """
+        self._batches = {}
         if len(batches) == 1 and batches[0][4] < 0:
             return Verdict.PASS
         first = first_batches(buf, batches)
@@ -187,6 +191,15 @@ class ProducerGate:
         self._gates = table.gates
         table.refused(first_batches(buf, batches), now_ms)
         self._batches = {}
+
+    def hold_first(self, now_ms: float) -> bool:
+        """What was judged last, and may go, waits for another quota: its first batches block what would
+        overtake them, for a broker that has none of a producer takes any for the first. True: call
+        `forwarded` when it goes."""
+        if self._holding is None:
+            first = {key: place for key, place in self._batches.items() if not place[1]}
+            self._hold(first, now_ms)
+        return self._holding is not None
 
     def judge_transaction(
         self, additions: Sequence[Addition], now_ms: float, deadline_ms: float, owner: object = None
@@ -274,6 +287,7 @@ class ProducerGate:
 
     def forwarded(self, now_ms: float) -> None:
         """The request that was admitted goes to the broker: only now are its ids remembered."""
+        self._let_go()
         ticket, self._ticket = self._ticket, None
         if ticket is not None:
             self._door.commit(ticket, now_ms)
@@ -319,7 +333,7 @@ class ProducerGate:
 
     def _passed(self, table: GateTable, batches: Batches, now_ms: float) -> Verdict:
         """None of its ids is new."""
-        if table.awaits:
+        if table.may_be_lifted_by(batches):
             return Verdict.ADMIT
         self._remember_fresh(now_ms, batches)
         return Verdict.PASS
@@ -330,7 +344,19 @@ class ProducerGate:
             return Verdict.ADMIT
         self.held_since_ms = now_ms
         self.wake_at_ms = self.deadline_ms = deadline_ms
+        self._hold(self._batches, now_ms)
         return Verdict.HOLD
+
+    def _hold(self, batches: Batches, now_ms: float) -> None:
+        """They block what would overtake them. (With acks = 0 they do not: such a request outlives its
+        client, and no idempotent producer sends one.)"""
+        if batches and self._acks:
+            self._holding = Holding(self._table(now_ms).held, batches)
+
+    def _let_go(self) -> None:
+        if self._holding is not None:
+            self._holding.end()
+            self._holding = None
 
     def _judging(self, now_ms: float) -> PrincipalIds:
         """Its limit was looked up for the request at hand, and is in force from now on."""
@@ -365,6 +391,7 @@ class ProducerGate:
 
     def _give_up(self, now_ms: float) -> None:
         self.wake_at_ms = inf
+        self._let_go()
         ticket, self._ticket = self._ticket, None
         if ticket is not None:
             self._door.withdraw(ticket, now_ms)

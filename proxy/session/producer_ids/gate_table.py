@@ -24,6 +24,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
 from sluice.protocol.produce import BatchHead
+from sluice.proxy.session.producer_ids.held_batches import BatchKey, HeldBatches
 from sluice.proxy.session.producer_ids.untracked import Untracked
 from sluice.quotas.producer_ids.store import DEFAULT_SAMPLE_MS
 
@@ -37,8 +38,7 @@ _HALF: Final = 0x40000000
 _MAX_LATER: Final = 8
 """refused sequences above a gate that are remembered, the lowest: a producer has 5 batches on their way"""
 
-GateKey: TypeAlias = tuple[int, bytes, int]
-"""producer id, topic (name or uuid, as the request has it), partition"""
+GateKey: TypeAlias = BatchKey
 Gate: TypeAlias = tuple[int, int, float, tuple[int, ...]]
 """epoch, lowest refused sequence, since when, those refused above it in their order"""
 Batches: TypeAlias = Mapping[GateKey, tuple[int, int]]
@@ -73,12 +73,15 @@ class GateTable:
     """The gates of one user."""
 
     __slots__ = (
-        "_expiry_ms", "_max_gates", "gates", "overflows", "untracked", "untracked_until_ms", "used_ms"
+        "_expiry_ms", "_max_gates", "gates", "held", "overflows", "untracked", "untracked_until_ms",
+        "used_ms",
     )  # fmt: skip
 
     def __init__(self, max_gates: int = DEFAULT_MAX_GATES, expiry_ms: float = DEFAULT_EXPIRY_MS) -> None:
         self.gates: dict[GateKey, Gate] = {}
         """in the order of their times"""
+        self.held = HeldBatches(is_above)
+        """batches that are not refused, and block as gates do while a connection holds them"""
         self._max_gates = max_gates
         self._expiry_ms = expiry_ms
         self.untracked_until_ms = 0.0
@@ -91,14 +94,16 @@ class GateTable:
         """when it was asked for last"""
 
     def blocks(self, batches: Batches, now_ms: float) -> bool:
-        """Would any batch of a request overtake a refused one?"""
+        """Would any batch of a request overtake a refused one, or one that another connection holds?"""
         self.expire(now_ms)
-        gates, untracked = self.gates, self.untracked
-        if not gates and untracked is None:
+        gates, untracked, held = self.gates, self.untracked, self.held
+        if not gates and not held and untracked is None:
             return False
         for key, (epoch, sequence) in batches.items():
             gate = gates.get(key)
             if gate is not None and (epoch < gate[0] or (epoch == gate[0] and is_above(sequence, gate[1]))):
+                return True
+            if held and held.before(key, epoch, sequence) is not None:
                 return True
             if untracked is not None and sequence and untracked.has(key, epoch, now_ms):
                 return True
@@ -106,8 +111,12 @@ class GateTable:
 
     @property
     def awaits(self) -> bool:
-        """Something was refused and has not come again: what goes to the broker may lift it."""
+        """Something was refused and has not come again."""
         return bool(self.gates) or self.untracked is not None
+
+    def may_be_lifted_by(self, batches: Batches) -> bool:
+        """When these go to the broker, it is to be told (`forwarded`)."""
+        return self.awaits or self.held.has_any(batches)
 
     def may_hide(self, batches: Batches, resumed_ids: Sequence[int], now_ms: float) -> bool:
         """Might an unseen id of these be ahead of a refused batch that has no gate? One that begins with
@@ -132,6 +141,10 @@ class GateTable:
                     if not sequence:
                         self._remember(key, epoch, now_ms)
                     continue
+                if (first := self.held.before(key, epoch, sequence)) is not None:
+                    # It was refused for that one's sake, and is the gate when that has gone.
+                    gates[key] = (epoch, first, now_ms, (sequence,))
+                    continue
             elif epoch < gate[0]:
                 continue
             elif epoch == gate[0]:
@@ -153,8 +166,10 @@ class GateTable:
 
     def forwarded(self, batches: Batches, now_ms: float) -> None:
         """A request goes to the broker: what it was waited for is lifted, or waits for the next now."""
-        gates, untracked = self.gates, self.untracked
+        gates, untracked, held = self.gates, self.untracked, self.held
         for key, (epoch, sequence) in batches.items():
+            if held:
+                held.forwarded(key, epoch, sequence)
             if untracked is not None and not sequence:
                 untracked.lift(key, epoch, now_ms)
             gate = gates.get(key)
@@ -211,16 +226,16 @@ class GateTables:
         return table
 
     def has_gates(self, user: str) -> bool:
-        """A batch of this user was refused, and has not come again."""
+        """A batch of this user was refused and has not come again, or is held."""
         table = self._tables.get(user)
-        return table is not None and table.awaits
+        return table is not None and (table.awaits or bool(table.held))
 
     def expire(self, now_ms: float) -> None:
         """Drop gates that are over, and tables of which nothing is left."""
         for user, table in list(self._tables.items()):
             table.expire(now_ms)
             idle = table.used_ms + self._idle_ms <= now_ms
-            if idle and not table.awaits and table.untracked_until_ms <= now_ms:
+            if idle and not table.awaits and not table.held and table.untracked_until_ms <= now_ms:
                 del self._tables[user]
 
     def counts(self) -> list[tuple[str, int]]:
