@@ -366,7 +366,7 @@ class ProducerGate:
         return self._quota.find(self._user, self._ids_per_hour, now_ms, enforced=self._enforced)
 
     def _table(self, now_ms: float) -> GateTable:
-        """Of the user himself: his ids may be counted with others' at one time and apart at another."""
+        """The user's own: his ids may be counted with those of others at one time and apart at another."""
         return self._tables.table(self._user, now_ms)
 
     def _remember_fresh(self, now_ms: float, batches: Batches) -> None:

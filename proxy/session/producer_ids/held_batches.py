@@ -53,7 +53,7 @@ class HeldBatches:
         return lowest
 
     def has_any(self, batches: Mapping[BatchKey, tuple[int, int]]) -> bool:
-        """Of the producer and partition of one of these something is held."""
+        """Something is held of the producer and partition of one of these."""
         return bool(self._places) and not self._places.keys().isdisjoint(batches)
 
     def forwarded(self, key: BatchKey, epoch: int, sequence: int) -> None:

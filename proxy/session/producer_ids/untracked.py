@@ -39,7 +39,7 @@ class Untracked:
         self._lifted: dict[int, None] = {}  # by their hashes, in the order in which they came again
 
     def add(self, key: object, epoch: int, now_ms: float) -> None:
-        """It is refused."""
+        """A first batch is refused, and has no gate."""
         if now_ms >= self._since_ms + self._expiry_ms:
             self._older, self._older_until_ms = bytes(self._younger), now_ms + self._expiry_ms
             self._younger = bytearray(_BITS // 8)
