@@ -24,8 +24,8 @@ from bench.lib.results import machine, print_last_line, results_folder, wide_con
 from bench.producer_id_store.mmh3_bloom import Mmh3Bloom
 from sluice.proxy.session.produce.header_prediction import LENGTHS_2, MAX_2, MIN_2, KnownProduce
 from sluice.proxy.session.producer_ids.admission import ProduceIds
-from sluice.proxy.session.producer_ids.gate import Verdict
 from sluice.proxy.session.producer_ids.shared import ProducerIds
+from sluice.proxy.session.producer_ids.verdict import Verdict
 from sluice.quotas.producer_ids.store import DEFAULT_FALSE_POSITIVE_RATE, BloomStore, ExactStore
 from testkit.frames import load_frames as frames
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from sluice.proxy.metrics.entity_series import OTHER, SERIES_IDLE_MS, SERIES_PER_ENTITY, EntityTable
-from sluice.proxy.session.producer_ids.gate import RefusalReason
 from sluice.proxy.session.producer_ids.shared import ProducerIds
+from sluice.proxy.session.producer_ids.verdict import RefusalReason
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.producer_ids.principal import PrincipalIds

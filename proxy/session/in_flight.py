@@ -120,4 +120,4 @@ class Held:
     clears_at_ms: float
     sensor: Sensor
     brings_ids: bool = False
-    """producer ids were admitted with it, which counts once it goes"""
+    """producer ids were admitted with it, or its batches block others, which counts or ends once it goes"""

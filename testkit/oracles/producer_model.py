@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from sluice.protocol.produce import BatchHead
-from sluice.proxy.session.producer_ids.gate import ProducerGate, Verdict
+from sluice.proxy.session.producer_ids.gate import ProducerGate
 from sluice.proxy.session.producer_ids.gate_table import GateTables
+from sluice.proxy.session.producer_ids.verdict import Verdict
 from sluice.quotas.producer_ids.quota import ProducerIdQuota
 
 SEQUENCES = 2**31

@@ -21,7 +21,7 @@ from sluice.proxy.session.in_flight import ADDRESSES, LOCAL, NONE, THROTTLE, Hel
 from sluice.proxy.session.local_responses import LocalAnswers
 from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.produce.header_prediction import LENGTHS_2, MAX_2, MIN_2
-from sluice.proxy.session.producer_ids.gate import Verdict
+from sluice.proxy.session.producer_ids.verdict import Verdict
 from sluice.proxy.session.read_gate import Pace
 from sluice.proxy.session.throttling import Throttling
 from sluice.proxy.session.topic_attribution import UNKNOWN_HEAD, Flows, KnownBegin
@@ -192,10 +192,13 @@ class ProduceSide(ABC):
             return False
         sensor = throttling.produce_sensor
         clears_at_ms = 0.0 if sensor is None else sensor.charge(request_bytes, now_ms)
-        return self._go_on(
+        goes = self._go_on(
             pos, correlation_id, version, request_bytes, acks, clears_at_ms, now_ms, held_ms,
             brings_ids=brings_ids,
         )  # fmt: skip
+        if ids is not None and (held := throttling.produces.held) is not None:
+            throttling.produces.held = ids.held_for_bytes(held, now_ms)
+        return goes
 
     def _go_on(
         self, pos: int, correlation_id: int, version: int, request_bytes: int, acks: int, clears_at_ms: float,

@@ -7,16 +7,19 @@ that was held is given again when it is woken; then the verdict of its wake coun
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import inf
 from typing import Final
 
 from sluice.protocol.apis import PRODUCE, ApiKey
 from sluice.protocol.produce import ProduceUsage
 from sluice.protocol.transactions.requests import Addition
+from sluice.proxy.session.in_flight import Held
 from sluice.proxy.session.produce.header_prediction import KnownProduce
 from sluice.proxy.session.producer_ids.byte_refusal import ByteReason, ByteRefusal
-from sluice.proxy.session.producer_ids.gate import ProducerGate, Verdict
+from sluice.proxy.session.producer_ids.gate import ProducerGate
 from sluice.proxy.session.producer_ids.shared import ProducerIds, Wake
+from sluice.proxy.session.producer_ids.verdict import Verdict
 from sluice.proxy.session.read_gate import EARLY_MS
 from sluice.quotas.sensors.sensor import Sensor
 from sluice.usage.records import Amount, Flow
@@ -153,6 +156,13 @@ class ProduceIds:
             gates, until_ms = self.gate.passes_until(batch[4])
             self.known.passed(buf, pos, version, acks, batch, gates, until_ms)
         return verdict
+
+    def held_for_bytes(self, held: Held, now_ms: float) -> Held:
+        """The request that was judged last waits for its bytes. Returns it as it waits: what would overtake
+        its first batches on other connections is refused meanwhile, and the gate is told when it goes."""
+        if held.acks and self.gate.hold_first(now_ms):
+            return replace(held, brings_ids=True)
+        return held
 
     def judge_transaction(
         self,

@@ -1,6 +1,6 @@
 """What becomes of a request that brings producer ids: it passes, waits, is refused, or ends its connection.
 
-One connection's machine; all it knows of others stands in the door and in its principal's gates. Pure.
+One connection's machine; all it knows of others stands in the door and in its user's gates. Pure.
 
              no ids, or all known and no gates
            ┌──────────────────────────────────────────► PASS
@@ -14,10 +14,12 @@ One connection's machine; all it knows of others stands in the door and in its p
            └──────────────────────────► REFUSE    (its batches are gates from now on) ──► IDLE
 
 A request with acks = 0, which no answer reaches, ends the connection where others are refused: CLOSE. While
-HELD nothing is read from the connection. Gates are looked at before any id is, also before those that the
-connection has brought already (and in produce/header_prediction.py, which spares most requests all of this).
-A principal whose table of gates is full goes on being refused: an unseen id that does not begin with
-sequence 0 then waits for nothing, for it may be ahead of a refused batch of which no gate tells.
+HELD nothing is read from the connection, and what it holds blocks others as a gate does (held_batches.py).
+Gates are looked at before any id is, also before those that the connection has brought already (and in
+produce/header_prediction.py, which spares most requests all of this).
+A user whose table of gates is full goes on being refused: an unseen id that does not begin with sequence 0
+then waits for nothing, for it may be ahead of a refused batch of which no gate tells. A known id's, and all
+where no ids are known, wait for a refused first batch without a gate as for a gate (untracked.py).
 An unseen id is resumed, not new, where its base sequence or its epoch is above 0: brokers hand ids out with
 epoch 0, and raise it with each transaction of version 2 (KIP-890), whose sequences begin at 0 again. For what
 is added to transactions see `judge_transaction`.
@@ -27,7 +29,6 @@ Source: wire-semantics 3.
 from __future__ import annotations
 
 from collections.abc import Sequence, Sized
-from enum import Enum, IntEnum
 from math import inf
 from typing import Final
 
@@ -41,7 +42,9 @@ from sluice.proxy.session.producer_ids.gate_table import (
     GateTables,
     first_batches,
 )
+from sluice.proxy.session.producer_ids.held_batches import Holding
 from sluice.proxy.session.producer_ids.pairs import added_pairs, pairs_of
+from sluice.proxy.session.producer_ids.verdict import RefusalReason, Verdict
 from sluice.proxy.session.read_gate import EARLY_MS
 from sluice.quotas.numbers import number
 from sluice.quotas.producer_ids.principal import PrincipalIds
@@ -59,38 +62,12 @@ RETRY_THROTTLE_MS: Final = 1_000
 """What a slow refusal tells as throttle_time_ms; little, for a client that sleeps on it loses its turns."""
 
 
-class Verdict(IntEnum):
-    """PASS is 0, so that the common case is one truth test."""
-
-    PASS = 0
-    """forward it; nothing is to be told"""
-    ADMIT = 1
-    """forward it, and call `forwarded` when it goes, or `dropped` if it never does"""
-    HOLD = 2
-    """keep it, read nothing further, and call `wake` at `wake_at_ms` or when the door grants its ticket"""
-    REFUSE = 3
-    """answer it in the broker's place; it is done with"""
-    CLOSE = 4
-    """end the connection without forwarding it"""
-
-
-class RefusalReason(Enum):
-    """Why a request was refused; the value goes into the access record."""
-
-    RATE = "producer_ids_rate"
-    """it waited for its turn until its answer budget was over"""
-    GATE = "sequence_gate"
-    """an earlier batch was refused and has not come again"""
-    UNTRACKED = "gate_share_full"
-    """as RATE, with no turn to come: the principal has filled its share of gates"""
-
-
 class ProducerGate:
     """Decides what becomes of one connection's requests with producer ids."""
 
     __slots__ = (
         "_acks", "_batches", "_client", "_door", "_enforced", "_fresh", "_fresh_until_ms", "_gates",
-        "_gates_only", "_ids_per_hour", "_quota", "_tables", "_ticket", "_user", "deadline_ms",
+        "_gates_only", "_holding", "_ids_per_hour", "_quota", "_tables", "_ticket", "_user", "deadline_ms",
         "held_since_ms", "reason", "wake_at_ms",
     )  # fmt: skip
 
@@ -109,6 +86,7 @@ class ProducerGate:
         self._fresh_until_ms = -inf
         self._acks = -1
         self._batches: Batches = {}
+        self._holding: Holding | None = None  # of these, what others must not overtake meanwhile
         self._ticket: Ticket | None = None
         self.wake_at_ms = inf
         """when a HOLD is over"""
@@ -197,6 +175,7 @@ class ProducerGate:
         `batches` as ProduceUsage reads them from `buf`; `deadline_ms`: when its answer budget is over;
         `owner`: put on its ticket, for whoever asks the door whose turn it is.
         """
+        self._batches = {}
         if len(batches) == 1 and batches[0][4] < 0:
             return Verdict.PASS
         first = first_batches(buf, batches)
@@ -213,6 +192,15 @@ class ProducerGate:
         table.refused(first_batches(buf, batches), now_ms)
         self._batches = {}
 
+    def hold_first(self, now_ms: float) -> bool:
+        """What was judged last, and may go, waits for another quota: its first batches block what would
+        overtake them, for a broker that has none of a producer takes any for the first. True: call
+        `forwarded` when it goes."""
+        if self._holding is None:
+            first = {key: place for key, place in self._batches.items() if not place[1]}
+            self._hold(first, now_ms)
+        return self._holding is not None
+
     def judge_transaction(
         self, additions: Sequence[Addition], now_ms: float, deadline_ms: float, owner: object = None
     ) -> Verdict:
@@ -223,7 +211,7 @@ class ProducerGate:
         epoch; else it is resumed. Under transaction version 1 a live one keeps its epoch 0 for good.
         """
         principal = self._judging(now_ms)
-        self._gates = self._tables.table(principal.user, now_ms).gates
+        self._gates = self._table(now_ms).gates
         self._batches = {}
         self._acks = -1
         seen, was_handed_out = principal.knows, self._quota.handed_out.seen
@@ -273,7 +261,7 @@ class ProducerGate:
         """`wake_at_ms` has come, or the door has granted the ticket. The client is known to be there
         still."""
         assert self.is_holding
-        table = self._tables.table(self._principal(now_ms).user, now_ms)
+        table = self._table(now_ms)
         ticket = self._ticket
         if ticket is not None and ticket.granted:
             self.wake_at_ms = inf
@@ -300,6 +288,7 @@ class ProducerGate:
 
     def forwarded(self, now_ms: float) -> None:
         """The request that was admitted goes to the broker: only now are its ids remembered."""
+        self._let_go()
         ticket, self._ticket = self._ticket, None
         if ticket is not None:
             self._door.commit(ticket, now_ms)
@@ -318,11 +307,11 @@ class ProducerGate:
         self, batches: Batches, acks: int, now_ms: float, deadline_ms: float, owner: object
     ) -> Verdict:
         principal = None if self._gates_only else self._judging(now_ms)
-        table = self._tables.table(self._user if principal is None else principal.user, now_ms)
+        table = self._table(now_ms)
         self._gates = table.gates
         self._batches = batches
         self._acks = acks
-        if table.gates and table.blocks(batches, now_ms):
+        if table.blocks(batches, now_ms):
             return self._refuse(table, RefusalReason.GATE, now_ms)
         if principal is None:
             return self._passed(table, batches, now_ms)
@@ -345,7 +334,7 @@ class ProducerGate:
 
     def _passed(self, table: GateTable, batches: Batches, now_ms: float) -> Verdict:
         """None of its ids is new."""
-        if table.gates:
+        if table.may_be_lifted_by(batches):
             return Verdict.ADMIT
         self._remember_fresh(now_ms, batches)
         return Verdict.PASS
@@ -356,7 +345,19 @@ class ProducerGate:
             return Verdict.ADMIT
         self.held_since_ms = now_ms
         self.wake_at_ms = self.deadline_ms = deadline_ms
+        self._hold(self._batches, now_ms)
         return Verdict.HOLD
+
+    def _hold(self, batches: Batches, now_ms: float) -> None:
+        """They block what would overtake them. (With acks = 0 they do not: such a request outlives its
+        client, and no idempotent producer sends one.)"""
+        if batches and self._acks:
+            self._holding = Holding(self._table(now_ms).held, batches)
+
+    def _let_go(self) -> None:
+        if self._holding is not None:
+            self._holding.end()
+            self._holding = None
 
     def _judging(self, now_ms: float) -> PrincipalIds:
         """Its limit was looked up for the request at hand, and is in force from now on."""
@@ -366,8 +367,8 @@ class ProducerGate:
         return self._quota.find(self._user, self._ids_per_hour, now_ms, enforced=self._enforced)
 
     def _table(self, now_ms: float) -> GateTable:
-        user = self._user if self._gates_only else self._principal(now_ms).user
-        return self._tables.table(user, now_ms)
+        """The user's own: his ids may be counted with those of others at one time and apart at another."""
+        return self._tables.table(self._user, now_ms)
 
     def _remember_fresh(self, now_ms: float, batches: Batches) -> None:
         """Further requests of the same ids, topics and partitions pass without a look-up, until a layer
@@ -390,6 +391,7 @@ class ProducerGate:
 
     def _give_up(self, now_ms: float) -> None:
         self.wake_at_ms = inf
+        self._let_go()
         ticket, self._ticket = self._ticket, None
         if ticket is not None:
             self._door.withdraw(ticket, now_ms)

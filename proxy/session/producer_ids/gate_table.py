@@ -14,7 +14,8 @@ before that refusal is heard, would overtake it (on the wire: 1 refused, 0 again
 One gate for (producer id, topic, partition); it ends 120 s after it came or moved, or after a batch that
 could have lifted it was refused last. (Were it prolonged by those above it too, a client that gave that batch
 up would wait for ever.)
-Each principal has its own table of fixed size. Pure. Source: wire-semantics 3.5, 3.6.
+Each user has a table of his own, of fixed size; what finds no room there is told in untracked.py. Pure.
+Source: wire-semantics 3.5, 3.6.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
 from sluice.protocol.produce import BatchHead
+from sluice.proxy.session.producer_ids.held_batches import BatchKey, HeldBatches
+from sluice.proxy.session.producer_ids.untracked import Untracked
 from sluice.quotas.producer_ids.store import DEFAULT_SAMPLE_MS
 
 DEFAULT_MAX_GATES: Final = 20_000
@@ -35,8 +38,7 @@ _HALF: Final = 0x40000000
 _MAX_LATER: Final = 8
 """refused sequences above a gate that are remembered, the lowest: a producer has 5 batches on their way"""
 
-GateKey: TypeAlias = tuple[int, bytes, int]
-"""producer id, topic (name or uuid, as the request has it), partition"""
+GateKey: TypeAlias = BatchKey
 Gate: TypeAlias = tuple[int, int, float, tuple[int, ...]]
 """epoch, lowest refused sequence, since when, those refused above it in their order"""
 Batches: TypeAlias = Mapping[GateKey, tuple[int, int]]
@@ -68,31 +70,53 @@ def _with(later: tuple[int, ...], sequence: int) -> tuple[int, ...]:
 
 
 class GateTable:
-    """The gates of one principal."""
+    """The gates of one user."""
 
-    __slots__ = ("_expiry_ms", "_max_gates", "gates", "overflows", "untracked_until_ms", "used_ms")
+    __slots__ = (
+        "_expiry_ms", "_max_gates", "gates", "held", "overflows", "untracked", "untracked_until_ms",
+        "used_ms",
+    )  # fmt: skip
 
     def __init__(self, max_gates: int = DEFAULT_MAX_GATES, expiry_ms: float = DEFAULT_EXPIRY_MS) -> None:
         self.gates: dict[GateKey, Gate] = {}
         """in the order of their times"""
+        self.held = HeldBatches(is_above)
+        """batches that are not refused, and block as gates do while a connection holds them"""
         self._max_gates = max_gates
         self._expiry_ms = expiry_ms
         self.untracked_until_ms = 0.0
         """a refused batch may have no gate: until then an unseen id must begin with sequence 0"""
+        self.untracked: Untracked | None = None
+        """first batches that were refused without a gate; None: there are none"""
         self.overflows = 0
         """gates for which there was no room; never falls"""
         self.used_ms = 0.0
         """when it was asked for last"""
 
     def blocks(self, batches: Batches, now_ms: float) -> bool:
-        """Would any batch of a request overtake a refused one?"""
+        """Would any batch of a request overtake a refused one, or one that another connection holds?"""
         self.expire(now_ms)
-        gates = self.gates
+        gates, untracked, held = self.gates, self.untracked, self.held
+        if not gates and not held and untracked is None:
+            return False
         for key, (epoch, sequence) in batches.items():
             gate = gates.get(key)
             if gate is not None and (epoch < gate[0] or (epoch == gate[0] and is_above(sequence, gate[1]))):
                 return True
+            if held and held.before(key, epoch, sequence) is not None:
+                return True
+            if untracked is not None and sequence and untracked.has(key, epoch, now_ms):
+                return True
         return False
+
+    @property
+    def awaits(self) -> bool:
+        """Something was refused and has not come again."""
+        return bool(self.gates) or self.untracked is not None
+
+    def may_be_lifted_by(self, batches: Batches) -> bool:
+        """When these go to the broker, it is to be told (`forwarded`)."""
+        return self.awaits or self.held.has_any(batches)
 
     def may_hide(self, batches: Batches, resumed_ids: Sequence[int], now_ms: float) -> bool:
         """Might an unseen id of these be ahead of a refused batch that has no gate? One that begins with
@@ -114,6 +138,12 @@ class GateTable:
                 if len(gates) >= self._max_gates:
                     self.overflows += 1
                     self.untracked_until_ms = now_ms + self._expiry_ms
+                    if not sequence:
+                        self._remember(key, epoch, now_ms)
+                    continue
+                if (first := self.held.before(key, epoch, sequence)) is not None:
+                    # It was refused for that one's sake, and is the gate when that has gone.
+                    gates[key] = (epoch, first, now_ms, (sequence,))
                     continue
             elif epoch < gate[0]:
                 continue
@@ -129,10 +159,19 @@ class GateTable:
                 del gates[key]
             gates[key] = (epoch, sequence, now_ms, later)
 
+    def _remember(self, key: GateKey, epoch: int, now_ms: float) -> None:
+        if self.untracked is None:
+            self.untracked = Untracked(self._expiry_ms, now_ms)
+        self.untracked.add(key, epoch, now_ms)
+
     def forwarded(self, batches: Batches, now_ms: float) -> None:
         """A request goes to the broker: what it was waited for is lifted, or waits for the next now."""
-        gates = self.gates
+        gates, untracked, held = self.gates, self.untracked, self.held
         for key, (epoch, sequence) in batches.items():
+            if held:
+                held.forwarded(key, epoch, sequence)
+            if untracked is not None and not sequence:
+                untracked.lift(key, epoch, now_ms)
             gate = gates.get(key)
             if gate is not None and (
                 epoch > gate[0] or (epoch == gate[0] and not is_above(sequence, gate[1]))
@@ -149,6 +188,8 @@ class GateTable:
             if gates[key][2] + self._expiry_ms > now_ms:
                 break
             del gates[key]
+        if self.untracked is not None and self.untracked.is_over(now_ms):
+            self.untracked = None
 
     def __len__(self) -> int:
         return len(self.gates)
@@ -158,7 +199,8 @@ class GateTable:
 
 
 class GateTables:
-    """The tables of all principals; each has its own share, so that none is refused for another's sake."""
+    """The tables of all users; each has his own share, so that none is refused for another's sake, also of
+    those whose ids are counted together."""
 
     __slots__ = ("_expiry_ms", "_idle_ms", "_max_gates", "_tables")
 
@@ -168,7 +210,7 @@ class GateTables:
         expiry_ms: float = DEFAULT_EXPIRY_MS,
         idle_ms: float = DEFAULT_SAMPLE_MS,
     ) -> None:
-        """`max_gates`: of each principal. `idle_ms`: how long a connection may keep a table without asking
+        """`max_gates`: of each user. `idle_ms`: how long a connection may keep a table without asking
         for it again; at least the sample of the store."""
         self._max_gates = max_gates
         self._expiry_ms = expiry_ms
@@ -176,7 +218,7 @@ class GateTables:
         self._tables: dict[str, GateTable] = {}
 
     def table(self, user: str, now_ms: float) -> GateTable:
-        """A principal's, made on first use. Ask again for every look-up of an id."""
+        """A user's, made on first use. Ask again for every look-up of an id."""
         table = self._tables.get(user)
         if table is None:
             table = self._tables[user] = GateTable(self._max_gates, self._expiry_ms)
@@ -184,22 +226,22 @@ class GateTables:
         return table
 
     def has_gates(self, user: str) -> bool:
-        """A batch of this principal was refused, and has not come again."""
+        """A batch of this user was refused and has not come again, or is held."""
         table = self._tables.get(user)
-        return table is not None and bool(table.gates)
+        return table is not None and (table.awaits or bool(table.held))
 
     def expire(self, now_ms: float) -> None:
         """Drop gates that are over, and tables of which nothing is left."""
         for user, table in list(self._tables.items()):
             table.expire(now_ms)
             idle = table.used_ms + self._idle_ms <= now_ms
-            if idle and not table.gates and table.untracked_until_ms <= now_ms:
+            if idle and not table.awaits and not table.held and table.untracked_until_ms <= now_ms:
                 del self._tables[user]
 
     def counts(self) -> list[tuple[str, int]]:
-        """(user, gates) of all principals, for metrics."""
+        """(user, gates) of all users, for metrics."""
         return [(user, len(table)) for user, table in self._tables.items()]
 
     def __len__(self) -> int:
-        """Gates of all principals."""
+        """Gates of all users."""
         return sum(len(table) for table in self._tables.values())

@@ -34,7 +34,7 @@ from sluice.proxy.session.identity import Identity
 from sluice.proxy.session.in_flight import HANDED_OUT, LOCAL, NONE, AnswerWork, InFlight
 from sluice.proxy.session.local_responses import LocalAnswers
 from sluice.proxy.session.producer_ids.admission import ProduceIds
-from sluice.proxy.session.producer_ids.gate import Verdict
+from sluice.proxy.session.producer_ids.verdict import Verdict
 from sluice.proxy.session.replication.inter_broker import InterBroker
 from sluice.proxy.session.throttling import Throttling
 from sluice.usage.flow import REFUSED, AccessFlow

@@ -12,8 +12,8 @@ from sluice.proxy.metrics.producer_id_meter import (
     UserIds,
 )
 from sluice.proxy.metrics.table import METRICS
-from sluice.proxy.session.producer_ids.gate import RefusalReason
 from sluice.proxy.session.producer_ids.shared import ProducerIds
+from sluice.proxy.session.producer_ids.verdict import RefusalReason
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.kinds import KINDS
 from sluice.quotas.limits.limits import QuotaLimits

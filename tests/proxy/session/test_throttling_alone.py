@@ -10,8 +10,8 @@ from sluice.protocol.apis import FETCH, PRODUCE, SHARE_FETCH
 from sluice.proxy.session.identity import Identity
 from sluice.proxy.session.in_flight import CHARGE, InFlight
 from sluice.proxy.session.policy import SessionPolicy, SharedState
-from sluice.proxy.session.producer_ids.gate import Verdict
 from sluice.proxy.session.producer_ids.shared import ProducerIds
+from sluice.proxy.session.producer_ids.verdict import Verdict
 from sluice.proxy.session.read_gate import Pace
 from sluice.proxy.session.throttling import Throttling
 from sluice.quotas.entity import DEFAULT, QuotaEntity, QuotaLevel

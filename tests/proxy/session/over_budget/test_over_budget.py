@@ -347,7 +347,9 @@ def test_a_limit_on_ids_that_goes_forgets_what_was_admitted_and_had_not_gone() -
     second.shared.quotas.reload(QuotaLimits([]), second.now_ms)
     first.client_sends(new_id(3))
     assert first.to_broker == new_id(1) + new_id(3), "there is no limit any more"
-    assert first.session._throttling.ids is None
+    ids = first.session._throttling.ids
+    assert ids is not None
+    assert ids.gates_only, "looked at for what is still held, not for ids"
 
 
 def test_a_connection_that_speaks_for_another_client_id_is_refused_as_before() -> None:

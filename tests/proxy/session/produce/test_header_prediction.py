@@ -17,8 +17,8 @@ from sluice.proxy.session.policy import SessionPolicy, SharedState
 from sluice.proxy.session.produce.header_prediction import KnownProduce
 from sluice.proxy.session.produce.requests import ProduceSide
 from sluice.proxy.session.producer_ids.admission import ProduceIds
-from sluice.proxy.session.producer_ids.gate import Verdict
 from sluice.proxy.session.producer_ids.shared import ProducerIds
+from sluice.proxy.session.producer_ids.verdict import Verdict
 from sluice.proxy.session.session import Session
 from sluice.quotas.limits.limits import QuotaLimits
 from sluice.quotas.manager import QuotaManager

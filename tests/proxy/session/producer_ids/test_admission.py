@@ -12,8 +12,8 @@ from sluice.protocol.headers import request_body
 from sluice.protocol.transactions.requests import Addition
 from sluice.proxy.session.producer_ids.admission import ProduceIds
 from sluice.proxy.session.producer_ids.byte_refusal import ByteReason, ByteRefusal
-from sluice.proxy.session.producer_ids.gate import Verdict
 from sluice.proxy.session.producer_ids.shared import ProducerIds
+from sluice.proxy.session.producer_ids.verdict import Verdict
 from sluice.quotas.entity import QuotaEntity, QuotaLevel
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.producer_ids.principal import ProducerIdSettings

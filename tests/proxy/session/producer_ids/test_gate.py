@@ -6,9 +6,10 @@ from dataclasses import replace
 from functools import partial
 
 from sluice.protocol.produce import BatchHead
-from sluice.proxy.session.producer_ids.gate import ProducerGate, RefusalReason, Verdict
+from sluice.proxy.session.producer_ids.gate import ProducerGate
 from sluice.proxy.session.producer_ids.gate_table import GateTable, GateTables
 from sluice.proxy.session.producer_ids.shared import ProducerIds
+from sluice.proxy.session.producer_ids.verdict import RefusalReason, Verdict
 from sluice.quotas.producer_ids.principal import PrincipalIds, ProducerIdSettings
 from sluice.quotas.producer_ids.quota import ProducerIdQuota
 
@@ -170,9 +171,9 @@ def test_a_gate_that_was_set_while_a_request_waited_holds_for_it_too() -> None:
     rig.spend()
     rig.principal.resumed.restore(0.85, 0.0)  # a token at 9 s
     first, later = rig.connection(), rig.connection()
-    assert rig.judge(head(1), gate=first, now_ms=-5_000.0) is Verdict.HOLD
     assert rig.judge(head(1, 10), gate=later) is Verdict.HOLD
-    assert first.wake(5_000.0) is Verdict.REFUSE
+    assert rig.judge(head(1), gate=first) is Verdict.HOLD
+    assert first.wake(8_000.0) is Verdict.REFUSE
     assert rig.quota.serve(9_000.0) == [later.ticket]
     assert later.wake(9_000.0) is Verdict.REFUSE
     assert later.reason is RefusalReason.GATE
@@ -224,7 +225,9 @@ def test_a_full_share_of_gates_refuses_on_and_lets_only_a_first_batch_in() -> No
     rig.refuse(head(1))
     rig.refuse(head(2), now_ms=BUDGET_MS)
     rig.principal.main.restore(5.0, 20_000.0)
-    assert rig.judge(head(2, 10), now_ms=20_000.0) is Verdict.HOLD
+    assert rig.judge(head(2, 10), now_ms=20_000.0) is Verdict.REFUSE
+    assert rig.gate.reason is RefusalReason.GATE
+    assert rig.judge(head(3, 10), now_ms=20_000.0) is Verdict.HOLD
     assert rig.gate.ticket is None
     assert rig.gate.wake(30_000.0) is Verdict.REFUSE
     assert rig.gate.reason is RefusalReason.UNTRACKED

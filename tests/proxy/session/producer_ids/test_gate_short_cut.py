@@ -8,7 +8,8 @@ import pytest
 
 from sluice.protocol.produce import BatchHead
 from sluice.protocol.transactions.requests import Addition
-from sluice.proxy.session.producer_ids.gate import ProducerGate, RefusalReason, Verdict
+from sluice.proxy.session.producer_ids.gate import ProducerGate
+from sluice.proxy.session.producer_ids.verdict import RefusalReason, Verdict
 from sluice.quotas.producer_ids.buckets import BucketShape
 from sluice.quotas.producer_ids.principal import ProducerIdSettings
 from sluice.quotas.producer_ids.store import ExactStore

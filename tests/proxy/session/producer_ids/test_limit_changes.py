@@ -7,8 +7,9 @@ import pytest
 from sluice.protocol.apis import PRODUCE, ApiKey
 from sluice.protocol.codec.wire import Struct
 from sluice.proxy.session.policy import SessionPolicy, SharedState
-from sluice.proxy.session.producer_ids.gate import ProducerGate, Verdict
+from sluice.proxy.session.producer_ids.gate import ProducerGate
 from sluice.proxy.session.producer_ids.shared import ProducerIds
+from sluice.proxy.session.producer_ids.verdict import Verdict
 from sluice.proxy.session.session import Session
 from sluice.quotas.entity import DEFAULT, QuotaEntity
 from sluice.quotas.limits.limits import QuotaLimits

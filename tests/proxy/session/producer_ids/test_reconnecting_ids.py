@@ -13,8 +13,9 @@ from typing import Final
 import pytest
 
 from sluice.protocol.produce import BatchHead
-from sluice.proxy.session.producer_ids.gate import ProducerGate, Verdict
+from sluice.proxy.session.producer_ids.gate import ProducerGate
 from sluice.proxy.session.producer_ids.shared import ProducerIds
+from sluice.proxy.session.producer_ids.verdict import Verdict
 from sluice.quotas.producer_ids.buckets import MS_PER_HOUR, BucketShape
 from sluice.quotas.producer_ids.principal import ProducerIdSettings
 
