@@ -310,12 +310,17 @@ class AccessEncoder:
             return
         self._begin_journal()
         for part in self._parts.values():
-            if not part.is_noted and part.cells.rows:
-                try:
-                    self._journal.took(part.number, part.table, part.cells.rows, part.first_ms, part.last_ms)
-                except OSError as error:
-                    self._losses.failed(error)
-                part.is_noted = True
+            self._note(part)
+
+    def _note(self, part: _Part) -> None:
+        """The journal knows what is in it. If that fails it is not tried again before more has come."""
+        if self._journal is None or part.is_noted or not part.cells.rows:
+            return
+        try:
+            self._journal.took(part.number, part.table, part.cells.rows, part.first_ms, part.last_ms)
+        except OSError as error:
+            self._losses.failed(error)
+        part.is_noted = True
 
     def _settle(self, part: _Part) -> None:
         if self._journal is not None:
@@ -327,6 +332,7 @@ class AccessEncoder:
     def _finish(self, part: _Part) -> None:
         from sluice.proxy.access_log.cut_files import encoded_within
 
+        self._note(part)  # what came last was not: the queue was not empty, or has ended
         del self._parts[part.table, part.hour]
         rows = part.cells.rows
         folder = f"{part.table}/{_partition(part.hour)}"

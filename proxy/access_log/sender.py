@@ -76,9 +76,12 @@ class AccessSender:
         self._queue.put(None)
         if self._thread.ident is not None:
             self._thread.join(max(0.0, self._give_up_s - time.monotonic()))
-        rows = self._given_rows - self._done_rows
+        rows, in_hand = self._given_rows - self._done_rows, self._in_hand
         if rows:
-            self._losses.dropped(rows, "the proxy ended before the sink took them")
+            reason = "the proxy ended before the sink took them"
+            if in_hand is not None and self._thread.is_alive():  # nobody can call it back
+                reason += f"; {in_hand.rows} of them were being written, and may be there"
+            self._losses.dropped(rows, reason)
 
     def _run(self) -> None:
         keep_thread_running(self._work, "access_log_sender", self._begin_anew, self._hurried)

@@ -23,6 +23,7 @@ from sluice.quotas.files.config_error import Problems
 
 if TYPE_CHECKING:
     from sluice.proxy.listener.login.credentials import CredentialsFile
+    from sluice.proxy.listener.tls.chain import Certificate
     from sluice.proxy.listener.tls.context import ClientTls, ServerTls
 
 CERTIFICATES: Final = "certificates"
@@ -66,12 +67,12 @@ class ListenerSecurity:
         if self.credentials is not None:
             yield CREDENTIALS, self.credentials
 
-    def certificates(self) -> Iterator[tuple[str, float]]:
-        """(towards whom the proxy shows it: clients, broker; when it ends, in s of Unix time)."""
+    def certificates(self) -> Iterator[tuple[str, Certificate]]:
+        """(towards whom the proxy shows it: clients, broker; the one of its chain that ends first)."""
         for side, tls in (("clients", self.tls), ("broker", self.upstream_tls)):
-            end_unix_s = None if tls is None else tls.certificate_not_after_unix_s
-            if end_unix_s is not None:
-                yield side, end_unix_s
+            ends_first = None if tls is None else tls.ends_first
+            if ends_first is not None:
+                yield side, ends_first
 
     async def follow(self) -> None:
         """Look for changes until cancelled, in a thread; new connections get what is good."""
@@ -98,7 +99,8 @@ class ListenerSecurity:
 
     def _tell_ended(self, now_unix_s: float, told: set[tuple[str, float]]) -> None:
         """A line for each certificate in force that has ended, once: nobody has put another in its place."""
-        for side, end_unix_s in self.certificates():
+        for side, certificate in self.certificates():
+            end_unix_s = certificate.end_unix_s
             if end_unix_s < now_unix_s and (side, end_unix_s) not in told:
                 told.add((side, end_unix_s))
                 _log.error(

@@ -187,14 +187,14 @@ class SluiceCollector:
         yield _family(f"{name}dial_failures_total", failures)
         yield _family(f"{name}refused_total", refused)
         yield _family(f"{name}silent", (((watch.name,), watch.answers_nobody) for watch in self._upstreams))
-        yield _family(
-            "sluice_certificate_not_after_timestamp_seconds",
-            (
-                ((security.name, side), end_unix_s)
-                for security in self._securities
-                for side, end_unix_s in security.certificates()
-            ),
-        )
+        shown = [
+            ((security.name, side), certificate)
+            for security in self._securities
+            for side, certificate in security.certificates()
+        ]
+        name = "sluice_certificate_not_"
+        yield _family(f"{name}before_timestamp_seconds", ((at, one.begin_unix_s) for at, one in shown))
+        yield _family(f"{name}after_timestamp_seconds", ((at, one.end_unix_s) for at, one in shown))
 
     def _of_access_log(self) -> Iterator[Family]:
         """All 0 where there is none."""

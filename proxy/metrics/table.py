@@ -14,6 +14,7 @@ from sluice.proxy.metrics.definition import MetricDefinition
 _ENTITY: Final = ("quota", "user", "client_id")
 _CLIENT: Final = ("user", "client_id")
 _USER: Final = ("user",)
+_SIDE: Final = ("listener", "side")
 
 _ROWS: Final = (
     MetricDefinition(
@@ -238,9 +239,8 @@ _ROWS: Final = (
     ),
     MetricDefinition(
         "sluice_accepts_delayed_total", "counter", (), "pauses",
-        "Times that nobody was accepted for a moment, because too many had not authenticated, or they had "
-        "used up their share of the processor; who was ended "
-        "for a newer one is in sluice_disconnects_total (too_many_unauthenticated).",
+        "Times that nobody was accepted for a moment: too many had not authenticated, or had used up their "
+        "share of a core; who ended for a newer one: sluice_disconnects_total (too_many_unauthenticated).",
     ),
     MetricDefinition(
         "sluice_unauthenticated_seconds_total", "counter", (), "seconds",
@@ -249,8 +249,7 @@ _ROWS: Final = (
     ),
     MetricDefinition(
         "sluice_unauthenticated_delays_total", "counter", (), "reads",
-        "Times that such a connection was not read for a while, because limits.unauthenticated_cpu_share was "
-        "used up.",
+        "Times that such a connection was not read for a while: limits.unauthenticated_cpu_share was gone.",
     ),
     MetricDefinition(
         "sluice_upstream_circuit_open", "gauge", ("upstream",), "",
@@ -269,10 +268,13 @@ _ROWS: Final = (
         "1: the upstream takes connections, and has answered nothing for 30 s, or ends TLS; not ready.",
     ),
     MetricDefinition(
-        "sluice_certificate_not_after_timestamp_seconds", "gauge", ("listener", "side"),
-        "Unix time in seconds",
+        "sluice_certificate_not_after_timestamp_seconds", "gauge", _SIDE, "Unix time in seconds",
         "When the certificate in force ends that the proxy shows its clients, or the broker, or its chain's "
         "first; less time() it is what is left.",
+    ),
+    MetricDefinition(
+        "sluice_certificate_not_before_timestamp_seconds", "gauge", _SIDE, "Unix time in seconds",
+        "When that one began: from then to its end is its life.",
     ),
     MetricDefinition(
         "sluice_task_restarts_total", "counter", ("task",), "restarts",
@@ -351,8 +353,7 @@ _ROWS: Final = (
     ),
     MetricDefinition(
         "sluice_replication_throttled_bytes_total", "counter", ("side", "broker"), "bytes",
-        "Those of throttled partitions, in sync or not, by the broker at whose side (leader, follower) they "
-        "are throttled.",
+        "Those of throttled partitions, in sync or not, by the broker whose side (leader, follower) it is.",
     ),
     MetricDefinition(
         "sluice_replication_limit_bytes_per_second", "gauge", ("side", "broker"), "bytes per second",
@@ -377,8 +378,7 @@ _ROWS: Final = (
     ),
     MetricDefinition(
         "sluice_replication_unknown_sessions_total", "counter", (), "fetches",
-        "Fetches of sessions that began before the proxy did: answered with error 71, after which the "
-        "follower begins another.",
+        "Fetches of sessions that began before the proxy did: answered with error 71; another begins then.",
     ),
     MetricDefinition(
         "sluice_principals_named", "gauge", (), "users",

@@ -32,7 +32,7 @@ from sluice.proxy.session.in_flight import (
     AnswerWork,
 )
 from sluice.proxy.session.own_topic.own_topic import OwnTopic
-from sluice.proxy.session.read_gate import Pace
+from sluice.proxy.session.read_gate import Brake, Pace
 from sluice.proxy.session.request_time import CLUSTER_ACTION_MAX_BYTES, RequestTime
 from sluice.proxy.session.requests import RequestSide
 from sluice.usage.flow import TopicNames
@@ -47,8 +47,6 @@ _HEAD_BYTES: Final = 1024
 _BY_HEAD: Final = (CHARGE, JOIN, MUTATION)
 _NEEDS_NOTHING: Final = (NONE, NAMES, REPLICA, DECLARED, TOPIC_SIZES)
 _FOR_GATEWAY: Final = (ADDRESSES, CONFIGS, QUORUM)
-_FREE_MS: Final = 50.0
-"""of a brake that is not sat out: what clients ask when they start, or once in five minutes, costs less"""
 _NAMES_MS_PER_KIB: Final = 0.5
 """The brake behind topics' names, which take 0.17 ms for each KiB: a connection has a quarter of the time"""
 
@@ -56,21 +54,19 @@ _NAMES_MS_PER_KIB: Final = 0.5
 class AnswerPieces:
     """How much of one connection's answers has been worked on."""
 
-    __slots__ = ("_brake_ms", "_pace", "_requests", "looked_at_bytes")
+    __slots__ = ("_brake", "_requests", "looked_at_bytes")
 
     def __init__(self, pace: Pace, requests: RequestSide) -> None:
-        self._pace = pace
+        self._brake = Brake(pace)
         self._requests = requests
-        self._brake_ms = 0.0  # until when, if each piece's brake followed the last one's
         self.looked_at_bytes = 0
         """since a look at its answers was ended for it"""
 
     def took(self, size_bytes: int, ms_per_kib: float, now_ms: float) -> None:
         """So much was worked on, with a brake of so many ms for each KiB behind it."""
         self.looked_at_bytes += size_bytes
-        self._brake_ms = max(self._brake_ms, now_ms) + size_bytes / 1_024 * ms_per_kib
-        if self._brake_ms > now_ms + _FREE_MS:
-            self._pace.mute(self._brake_ms, now_ms, None, at_boundary=self._requests.at_boundary)
+        wait_ms = size_bytes / 1_024 * ms_per_kib
+        self._brake.add(wait_ms, now_ms, at_boundary=self._requests.at_boundary)
 
 
 class NameReader:

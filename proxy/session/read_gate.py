@@ -25,6 +25,8 @@ from sluice.quotas.kinds import QuotaKind
 
 EARLY_MS: Final = 0.5
 """A wake that comes this early is on time: the loop's clock ticks in ms."""
+_FREE_MS: Final = 50.0
+"""of a brake that is not sat out: what clients ask when they start, or once in five minutes, costs less"""
 _NEW: Final = rows()
 _STAY, _SHUT, _GATE, _WAKE, _ = Times
 
@@ -170,3 +172,21 @@ class Pace:
             self.gate_ms = self._mute_until_ms
         if times is not _GATE:
             self.wake_at_ms = self.gate_ms
+
+
+class Brake:
+    """A wait behind what takes long to work on, a multiple of that: so nobody has the loop for himself by
+    what no quota counts."""
+
+    __slots__ = ("_pace", "_until_ms")
+
+    def __init__(self, pace: Pace) -> None:
+        self._pace = pace
+        self._until_ms = 0.0  # if each wait followed the last one's
+
+    def add(self, wait_ms: float, now_ms: float, *, at_boundary: bool = False) -> None:
+        """No further request is begun for so long, or not yet: a little is free. `at_boundary`: as for
+        Pace.mute."""
+        self._until_ms = max(self._until_ms, now_ms) + wait_ms
+        if self._until_ms > now_ms + _FREE_MS:
+            self._pace.mute(self._until_ms, now_ms, None, at_boundary=at_boundary)

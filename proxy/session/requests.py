@@ -395,5 +395,5 @@ class RequestSide(FetchSide):
         if self._throttling.ids is not None and self.transactions is None:
             self._others.transactions = TransactionRequests(
                 self._identity, self._throttling, self._in_flight, self._local, self._records,
-                self._drop, self._bring_ids, self._policy.inter_broker,
+                self._drop, self._bring_ids, self._policy.inter_broker, self._pace,
             )  # fmt: skip

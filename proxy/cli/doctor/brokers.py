@@ -67,8 +67,8 @@ def of_listeners(config: Config, command_config: Path | None) -> Iterator[Findin
     now_unix_s = time()
     for listener in config.listeners:
         security = load_security(listener)
-        for side, end_unix_s in security.certificates():
-            yield judge.certificate(listener.name, side, end_unix_s, now_unix_s)
+        for side, shown in security.certificates():
+            yield judge.certificate(listener.name, side, shown.begin_unix_s, shown.end_unix_s, now_unix_s)
         if listener.gateway is not None:
             yield from _names(listener.name, listener.gateway)
         way = _way_of(listener, security)

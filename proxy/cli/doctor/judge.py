@@ -14,20 +14,25 @@ from sluice.proxy.runtime.open_files import connections_of, files_of
 
 _DAY_S: Final = 86_400.0
 CERTIFICATE_WARNING_DAYS: Final = 14.0
+CERTIFICATE_WARNING_SHARE: Final = 0.2
+"""of its life, where that is less: one that lives for a day is made anew each day"""
 BACKLOG: Final = 1_024
 """connections that may wait to be accepted: a fleet of clients comes at once after a restart"""
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1"})
 Endpoint = tuple[str, int]
 
 
-def certificate(listener: str, side: str, end_unix_s: float, now_unix_s: float) -> Finding:
+def certificate(
+    listener: str, side: str, begin_unix_s: float, end_unix_s: float, now_unix_s: float
+) -> Finding:
     """`side`: towards whom the proxy shows it."""
     check = f"certificate of {listener} towards {side}"
     days = (end_unix_s - now_unix_s) / _DAY_S
     if days < 0.0:
         return Finding(Status.FAILED, check, "it has ended", "put a new one in its place; it is followed")
-    told = f"ends in {days:,.0f} days"
-    if days < CERTIFICATE_WARNING_DAYS:
+    told = f"ends in {days:,.0f} days" if days >= 2.0 else f"ends in {days * 24.0:.1f} hours"
+    life_days = (end_unix_s - begin_unix_s) / _DAY_S
+    if days < min(CERTIFICATE_WARNING_DAYS, CERTIFICATE_WARNING_SHARE * life_days):
         return Finding(Status.WARNING, check, told, "put a new one in its place; it is followed")
     return Finding(Status.OK, check, told)
 

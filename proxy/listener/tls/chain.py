@@ -68,22 +68,23 @@ def certificates(content: bytes) -> list[Certificate]:
     return found
 
 
-def check_chain(held: Sequence[Certificate], now_unix_s: float, skew_s: float) -> float:
-    """When a chain ends: the first, and those of the others that vouch for it. Raises NotInForce.
+def check_chain(held: Sequence[Certificate], now_unix_s: float, skew_s: float) -> Certificate:
+    """The one that ends first of a chain: the first, and those of the others that vouch for it. Raises
+    NotInForce.
 
     Others may be there, and end as they like: a root, which clients have themselves, and authorities of
     another chain. Of several that vouch for one, one in force is enough.
     """
     one = held[0]
     one.check("its certificate", now_unix_s, skew_s)
-    end_unix_s = one.end_unix_s
+    ends_first = one
     left = [each for each in held[1:] if not each.is_self_signed]
     while issuers := [each for each in left if each.subject == one.issuer]:
         one = next((each for each in issuers if each.is_in_force(now_unix_s, skew_s)), issuers[0])
         one.check(f"certificate {one.number} in it, of an authority of its chain,", now_unix_s, skew_s)
-        end_unix_s = min(end_unix_s, one.end_unix_s)
+        ends_first = min(ends_first, one, key=_end)
         left = [each for each in left if each.subject != one.subject]
-    return end_unix_s
+    return ends_first
 
 
 def check_authorities(held: Sequence[Certificate], now_unix_s: float, skew_s: float) -> None:

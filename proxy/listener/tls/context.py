@@ -17,7 +17,13 @@ from math import inf
 from pathlib import Path
 from typing import Final, Literal
 
-from sluice.proxy.listener.tls.chain import NotInForce, certificates, check_authorities, check_chain
+from sluice.proxy.listener.tls.chain import (
+    Certificate,
+    NotInForce,
+    certificates,
+    check_authorities,
+    check_chain,
+)
 from sluice.proxy.listener.tls.stream import remember_server_name
 from sluice.proxy.runtime.watched_file import (
     SETTLED_S,
@@ -74,7 +80,7 @@ class TlsConfigError(ConfigError):
 @dataclass(frozen=True, slots=True)
 class _InForce:
     context: ssl.SSLContext
-    not_after_unix_s: float | None
+    ends_first: Certificate | None
 
 
 class Tls(ABC):
@@ -112,8 +118,13 @@ class Tls(ABC):
 
     @property
     def certificate_not_after_unix_s(self) -> float | None:
-        """When the certificate in use ends; None if there is none."""
-        return self._in_force.not_after_unix_s if self._in_force is not None else None
+        """When the certificate in use ends, or its chain's first; None if there is none."""
+        return None if self.ends_first is None else self.ends_first.end_unix_s
+
+    @property
+    def ends_first(self) -> Certificate | None:
+        """The certificate in use, or one of its chain if that ends before it; None if there is none."""
+        return None if self._in_force is None else self._in_force.ends_first
 
     @property
     def status(self) -> ReloadStatus:
@@ -189,11 +200,11 @@ class Tls(ABC):
         context.options |= ssl.OP_NO_RENEGOTIATION
         # As in Java, whatever is in the CA file is trusted, also an intermediate authority without its root.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-        end_unix_s = None
+        ends_first = None
         errors = []
         try:
             if "certificate_file" in contents:
-                end_unix_s = self._certificate_end(contents["certificate_file"], now_unix_s)
+                ends_first = self._checked(contents["certificate_file"], now_unix_s)
                 self._load_identity(context, contents)
         except TlsConfigError as error:
             errors.append(error)
@@ -206,7 +217,7 @@ class Tls(ABC):
             errors.append(error)
         if errors:
             raise TlsConfigError.of_all(errors)
-        return _InForce(context, end_unix_s)
+        return _InForce(context, ends_first)
 
     @abstractmethod
     def _new_context(self) -> ssl.SSLContext: ...
@@ -214,7 +225,7 @@ class Tls(ABC):
     def _error(self, message: str, option: str, *, until_unix_s: float = inf) -> TlsConfigError:
         return TlsConfigError(message, option, self._files[option], until_unix_s=until_unix_s)
 
-    def _certificate_end(self, content: bytes, now_unix_s: float) -> float:
+    def _checked(self, content: bytes, now_unix_s: float) -> Certificate:
         try:
             held = certificates(content)
             if not held:

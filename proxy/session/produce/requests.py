@@ -232,12 +232,13 @@ class ProduceSide(ABC):
         return True
 
     def pass_unacknowledged(self, version: int, request_bytes: int, now_ms: float) -> None:
-        """It goes at once, with acks = 0: the connection ends, and nobody sends it again."""
+        """It goes at once, with acks = 0: the connection ends, and nobody sends it again. Its bytes count and
+        make others wait; itself it is not throttled, for nothing behind it is kept waiting."""
         sensor = self._throttling.produce_sensor
         clears_at_ms = 0.0 if sensor is None else sensor.charge(request_bytes, now_ms)
         if sensor is not None and clears_at_ms > now_ms:
             sensor.count_over(request_bytes, clears_at_ms)
-        self._finished_without_answer(version, request_bytes, 0.0, clears_at_ms, sensor, now_ms)
+        self._finished_without_answer(version, request_bytes, 0.0, now_ms, sensor, now_ms)
 
     def _is_left_behind(self, request_bytes: int) -> bool:
         """The client is gone, its request has acks = 0: True if that does not go on, and so ends the

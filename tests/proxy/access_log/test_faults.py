@@ -11,12 +11,14 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from threading import Event
 
 import pytest
 from structlog.testing import capture_logs
 
 from sluice.proxy.access_log.journal import AccessJournal, LostPart
-from sluice.proxy.access_log.sinks.directory import WRITING
+from sluice.proxy.access_log.sinks.directory import WRITING, DirectorySink
+from sluice.proxy.access_log.sinks.sink import LogFile
 from sluice.proxy.access_log.writer import AccessWriter
 from sluice.usage.access_record import REQUESTS, ROLLUP
 from testkit.access_log.access_rows import columns, files, read_all, rows
@@ -201,6 +203,48 @@ def test_rows_that_could_not_be_written_before_the_end_are_told_again_at_the_nex
     with writing(folder) as again:
         pass
     assert again.counters.rows_lost_by_kill == 6
+
+
+def test_a_file_that_is_being_written_at_the_deadline_is_told_as_one_that_may_be_there(
+    tmp_path: Path, logs: list[dict[str, object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, began, goes_on = DirectorySink.write, Event(), Event()
+
+    def hangs(sink: DirectorySink, file: LogFile) -> None:
+        began.set()
+        assert goes_on.wait(60.0)
+        write(sink, file)
+
+    monkeypatch.setattr(DirectorySink, "write", hangs)
+    with writing(tmp_path, rotate_s=0.0) as writer:
+        writer.offer(ROLLUP, columns(rows(2)))
+        assert began.wait(60.0)
+        writer.close(0.0)
+        goes_on.set()
+        wait_until(lambda: writer.counters.rows_written == 2)
+    (line,) = _of(logs, "access_log_rows_dropped")
+    assert line["reason"] == (
+        "the proxy ended before the sink took them; 2 of them were being written, and may be there"
+    )
+
+
+@pytest.mark.parametrize("early", [0, 3])
+def test_so_are_those_that_came_with_the_end(early: int, tmp_path: Path) -> None:
+    """Nobody scrapes the counters of a process that ends: the next one's tell."""
+    notes, folder = tmp_path / "notes", tmp_path / "volume"
+    folder.mkdir()
+    with writing(folder, journal_folder=notes) as writer:
+        if early:
+            writer.offer(ROLLUP, columns(rows(early)))
+            wait_until(lambda: any(path.stat().st_size for path in notes.glob("*.journal")))
+        folder.rename(tmp_path / "away")
+        writer.offer(ROLLUP, columns(rows(5)))
+        writer.close(0.3)
+    assert writer.counters.rows_dropped == early + 5
+    (tmp_path / "away").rename(folder)
+    with writing(folder, journal_folder=notes) as again:
+        pass
+    assert again.counters.rows_lost_by_kill == early + 5
 
 
 def test_the_journal_may_lie_elsewhere_than_the_log(tmp_path: Path) -> None:

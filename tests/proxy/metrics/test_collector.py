@@ -264,8 +264,10 @@ def test_brokers_that_cannot_be_reached_are_shown_by_address(proxy: Proxy) -> No
     assert values("sluice_upstream_refused") == {"10.0.0.1:9092": 2, "[::1]:9092": 0}
 
 
-def test_the_end_of_each_certificate_in_force_is_shown(proxy: Proxy) -> None:
+def test_begin_and_end_of_each_certificate_in_force_are_shown(proxy: Proxy) -> None:
     labels = {"listener": "clients-tls", "side": "clients"}
+    begin = proxy.value("sluice_certificate_not_before_timestamp_seconds", **labels)
+    assert begin == SERVER.certificate.not_valid_before_utc.timestamp()
     end = proxy.value("sluice_certificate_not_after_timestamp_seconds", **labels)
     assert end == SERVER.not_after.timestamp()
 

@@ -273,6 +273,20 @@ def test_what_was_read_and_has_no_answer_goes_at_a_drain_and_counts() -> None:
     ]  # fmt: skip
 
 
+def test_what_goes_at_a_drain_is_told_as_throttled_for_no_longer_than_it_was_held() -> None:
+    """Each of 100 would be told the whole debt of its bucket, up to a minute: 5.4 h of a life of 16 s."""
+    shell = Shell(session_of(produce_rate=1_000))
+    shell.client_sends(produce_of(3_000, acks=0) + produce_of(500, acks=0))
+    assert shell.is_delayed
+    shell.advance(1_000)
+    shell.session.drain(shell.now_ms)
+    shell.session.take_unacknowledged(bytearray(produce_of(500, acks=0) * 100), shell.now_ms)
+    mute, *drained = [(record.throttle_ms, record.held_ms) for record in shell.records]
+    assert mute == (2_000.0, 0.0)
+    assert drained == [(0.0, 0.0)] * 100
+    assert shell.sensor().charged == 53_000
+
+
 def test_so_it_does_where_the_limit_refuses() -> None:
     """It judges no producer ids, though it closes gates for some."""
     (shell,) = refusing_session.shells(1)

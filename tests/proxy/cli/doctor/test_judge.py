@@ -15,7 +15,18 @@ OK, WARNING, FAILED, NOT_ASKED = Status.OK, Status.WARNING, Status.FAILED, Statu
 
 @pytest.mark.parametrize(("days", "status"), [(-0.1, FAILED), (0.5, WARNING), (13.9, WARNING), (14.1, OK)])
 def test_certificates(days: float, status: Status) -> None:
-    assert judge.certificate("clients", "clients", 1e9 + days * DAY_S, 1e9).status is status
+    end_unix_s = 1e9 + days * DAY_S
+    begin_unix_s = end_unix_s - 90.0 * DAY_S
+    assert judge.certificate("clients", "clients", begin_unix_s, end_unix_s, 1e9).status is status
+
+
+@pytest.mark.parametrize(("hours", "told", "status"), [(4.9, "4.9", OK), (4.7, "4.7", WARNING)])
+def test_a_certificate_of_a_day_is_near_its_end_in_its_last_fifth(
+    hours: float, told: str, status: Status
+) -> None:
+    end_unix_s = 1e9 + hours * 3_600.0
+    found = judge.certificate("clients", "clients", end_unix_s - DAY_S, end_unix_s, 1e9)
+    assert (found.status, found.told) == (status, f"ends in {told} hours")
 
 
 @pytest.mark.parametrize(

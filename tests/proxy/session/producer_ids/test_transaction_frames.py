@@ -54,6 +54,35 @@ def test_a_request_of_more_partitions_than_anybody_sends_ends_the_connection_whe
     assert unlimited.to_broker == frame
 
 
+def test_behind_many_partitions_of_a_known_id_its_connection_waits_and_no_other() -> None:
+    """Each is looked up, 0.42 ms for each KiB: in one read of a megabyte twelve such requests followed one
+    another, and nobody else was served for half a second. 74 KiB are 97 ms, of which all are waited."""
+    shell, neighbour = shells(2)
+    shell.client_sends(adding(1))
+    assert admitted(shell) == 1
+    shell.to_broker.clear()
+    frame = adding(1, partitions=19_000)
+    shell.client_sends(frame * 12)
+    assert shell.to_broker == frame
+    assert shell.session.pace.throttled_by is None, "no quota of the client's"
+    neighbour.client_sends(request(HEARTBEAT, 4))
+    assert neighbour.to_broker
+    shell.advance(95)
+    assert len(shell.to_broker) == len(frame)
+    shell.advance(5)
+    assert shell.to_broker == frame * 2
+
+
+def test_behind_what_clients_ask_for_it_does_not_wait() -> None:
+    """A commit interval of 100 ms, and 500 partitions in each transaction."""
+    (shell,) = shells(1)
+    frame = adding(1, partitions=500)
+    for number in range(1, 50):
+        shell.client_sends(frame)
+        assert shell.to_broker == frame * number
+        shell.advance(100)
+
+
 @pytest.mark.parametrize("api_key", NAMED)
 def test_a_request_that_arrives_in_parts_is_judged_once_it_is_whole(api_key: int) -> None:
     (shell,) = shells(1, 3_600.0)
