@@ -32,9 +32,6 @@ _NAME: Final = re.compile(r"[A-Za-z0-9-][A-Za-z0-9._-]{0,200}\.parquet")
 _MAGIC: Final = b"PAR1"
 _POLL_MS: Final = 1000
 _RECORDS_AT_ONCE: Final = 50
-_REQUESTS_UNANSWERED: Final = 3
-"""so many times request_timeout_s nothing comes before it is given up: aiokafka itself tries for ever, and
-the night that waits for its log would never begin"""
 
 
 class FetchFailed(Exception):
@@ -56,7 +53,6 @@ async def fetch_files(cluster: TopicOptions, folder: Path, group: str = GROUP) -
     """All that is in the topic now, and was not fetched before. Raises ConfigError, FetchFailed."""
     sink = DirectorySink(DirectorySettings(folder))
     access = ClusterAccess(cluster)
-    patience_s = _REQUESTS_UNANSWERED * cluster.request_timeout_s
     try:
         settings = await asyncio.to_thread(access.settings)
         settings["client_id"] = "sluice-access-log-fetch"
@@ -66,41 +62,28 @@ async def fetch_files(cluster: TopicOptions, folder: Path, group: str = GROUP) -
         )
         try:
             await consumer.start()
-            return await fetch_with(consumer, partitions, folder, sink, patience_s)
+            return await _fetch(consumer, partitions, folder, sink)
         finally:
             await consumer.stop()
     except (KafkaError, OSError, TimeoutError, TopicRefused, SinkError, ProtocolError) as error:
         raise FetchFailed(reason_of(error)) from None
 
 
-async def fetch_with(
-    consumer: AIOKafkaConsumer,
-    partitions: list[TopicPartition],
-    folder: Path,
-    sink: DirectorySink,
-    patience_s: float,
+async def _fetch(
+    consumer: AIOKafkaConsumer, partitions: list[TopicPartition], folder: Path, sink: DirectorySink
 ) -> Fetched:
-    """As fetch_files. `patience_s`: FetchFailed is raised once the brokers have let it wait for so long."""
-    found, loop = Fetched(), asyncio.get_running_loop()
+    found = Fetched()
     consumer.assign(partitions)
-    try:
-        async with asyncio.timeout(patience_s) as patience:
-            ends = await consumer.end_offsets(partitions)
-            at = {partition: await consumer.position(partition) for partition in partitions}
-            while left := [partition for partition in partitions if at[partition] < ends[partition]]:
-                batches = await consumer.getmany(*left, timeout_ms=_POLL_MS, max_records=_RECORDS_AT_ONCE)
-                for records in batches.values():
-                    for record in records:
-                        await asyncio.to_thread(_keep, record, folder, sink, found)
-                        patience.reschedule(loop.time() + patience_s)  # a slow disk is no broker's silence
-                if batches:
-                    await consumer.commit()
-                moved = {partition: await consumer.position(partition) for partition in left}
-                if any(at[partition] != position for partition, position in moved.items()):
-                    patience.reschedule(loop.time() + patience_s)
-                at |= moved
-    except TimeoutError:
-        raise FetchFailed(f"the brokers have sent nothing more for {patience_s:g} s") from None
+    ends = await consumer.end_offsets(partitions)
+    left = {partition for partition in partitions if await consumer.position(partition) < ends[partition]}
+    while left:
+        batches = await consumer.getmany(*left, timeout_ms=_POLL_MS, max_records=_RECORDS_AT_ONCE)
+        for records in batches.values():
+            for record in records:
+                await asyncio.to_thread(_keep, record, folder, sink, found)
+        if batches:
+            await consumer.commit()
+        left = {partition for partition in left if await consumer.position(partition) < ends[partition]}
     return found
 
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from aiokafka import TopicPartition
 
 from sluice.proxy.access_log.columns import FilePart, encoded
-from sluice.proxy.access_log.fetch import FetchFailed, fetch_with, file_of
+from sluice.proxy.access_log.fetch import file_of
 from sluice.proxy.access_log.sinks.directory import WRITING, DirectorySink
 from sluice.proxy.access_log.sinks.sink import DirectorySettings
 from sluice.usage.access_record import ROLLUP
@@ -142,42 +139,3 @@ def test_the_command_wants_a_topic_in_the_configuration_and_tells_when_it_is_dow
     assert "Traceback" not in told
     code, told = called(config, str(tmp_path / "nowhere"))
     assert (code, "there is no folder" in told) == (2, True), told
-
-
-class _DeadBrokers:
-    """aiokafka's consumer as it is once the brokers are gone: it tries again, for ever."""
-
-    def __init__(self, hangs: str) -> None:
-        self._hangs = hangs
-
-    def assign(self, partitions: list[TopicPartition]) -> None:
-        """As the consumer."""
-
-    async def end_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-        await self._hang_at("end_offsets")
-        return dict.fromkeys(partitions, 2)
-
-    async def position(self, partition: TopicPartition) -> int:
-        await self._hang_at("position")
-        return 0
-
-    async def getmany(self, *partitions: TopicPartition, **_: Any) -> dict[TopicPartition, list[Any]]:
-        """Nothing, after a while in which others have their turn; or nothing that is left to write."""
-        await asyncio.to_thread(len, partitions)
-        return {} if self._hangs == "getmany" else {partitions[0]: []}
-
-    async def commit(self) -> None:
-        await self._hang_at("commit")
-
-    async def _hang_at(self, name: str) -> None:
-        if self._hangs == name:
-            await asyncio.Event().wait()
-
-
-@pytest.mark.parametrize("hangs", ["end_offsets", "position", "getmany", "commit"])
-def test_brokers_that_go_away_in_its_midst_end_it_with_a_reason(hangs: str, tmp_path: Path) -> None:
-    """A job of the night that waits for ever holds the night up, and tells nobody."""
-    sink = DirectorySink(DirectorySettings(tmp_path))
-    consumer: Any = _DeadBrokers(hangs)
-    with pytest.raises(FetchFailed, match=r"nothing more for 0\.05 s"):
-        asyncio.run(fetch_with(consumer, [TopicPartition("log", 0)], tmp_path, sink, 0.05))
