@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
+from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from sluice.proxy.access_log.columns import FilePart, encoded
-from sluice.proxy.access_log.fetch import file_of
+from sluice.proxy.access_log.fetch import BrokersSilent, fetch_to_end, file_of
 from sluice.proxy.access_log.sinks.directory import WRITING, DirectorySink
 from sluice.proxy.access_log.sinks.sink import DirectorySettings
 from sluice.usage.access_record import ROLLUP
@@ -115,6 +118,61 @@ def test_a_count_that_is_none_costs_no_file(told: str) -> None:
     file = file_of(headers(rows=told), content())
     assert file is not None
     assert file.rows == 0
+
+
+ONE, OTHER = TopicPartition("log", 0), TopicPartition("log", 1)
+
+
+class _Leaderless:
+    """An aiokafka consumer of a topic of two records a partition; `OTHER` has no leader, and the answer that
+    `silent` names does not come."""
+
+    def __init__(self, silent: str) -> None:
+        self._silent = silent
+        self._at = {ONE: 0, OTHER: 0}
+        self.committed: list[int] = []
+
+    async def end_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, 2)
+
+    async def position(self, partition: TopicPartition) -> int:
+        await self._answers("position")
+        return self._at[partition]
+
+    async def getmany(self, *partitions: TopicPartition, **_: int) -> dict[TopicPartition, list[str]]:
+        await self._answers("getmany")
+        if ONE not in partitions:
+            await asyncio.sleep(0)
+            return {}
+        self._at[ONE] += 1
+        return {ONE: [f"record {self._at[ONE]}"]}
+
+    async def commit(self) -> None:
+        await self._answers("commit")
+        self.committed.append(self._at[ONE])
+
+    async def _answers(self, what: str) -> None:
+        if what == self._silent:
+            await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize(
+    ("silent", "kept", "committed", "left"),
+    [
+        ("", 2, [1, 2], "1"),
+        ("commit", 1, [], "0, 1"),
+        ("getmany", 0, [], "0, 1"),
+        ("position", 0, [], "0, 1"),
+    ],
+)
+def test_a_fetch_ends_when_brokers_answer_nothing_that_is_left(
+    silent: str, kept: int, committed: list[int], left: str
+) -> None:
+    """Also where one partition alone has no leader: what the others had is fetched, and committed, first."""
+    consumer, records = _Leaderless(silent), list[Any]()
+    with pytest.raises(BrokersSilent, match=f"left: partition {left}$"):
+        asyncio.run(fetch_to_end(cast(AIOKafkaConsumer, consumer), [ONE, OTHER], records.append, 0.2))
+    assert (len(records), consumer.committed) == (kept, committed)
 
 
 def called(config: Path, *arguments: str) -> tuple[int, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from structlog.testing import capture_logs
 
 from sluice.proxy.access_log.fetch import Fetched, FetchFailed, fetch_files
-from sluice.proxy.access_log.sinks.sink import TopicSettings
+from sluice.proxy.access_log.sinks.directory import DirectorySink
+from sluice.proxy.access_log.sinks.sink import LogFile, TopicSettings
 from sluice.proxy.config.quotas import QuotaTopicOptions
 from sluice.usage.access_record import REQUESTS, ROLLUP, SCHEMA_VERSION, VERSION_KEY
 from testkit.access_log.access_rows import BEGIN_MS, clients, columns, read, read_all, row, rows
@@ -34,11 +36,10 @@ _OF_THE_TOPIC = {"partitions", "retention_s", "max_record_bytes"}
 
 
 def topic_of(kafka: KafkaNode, *, bootstrap: str = "", **more: Any) -> TopicSettings:
-    options: dict[str, Any] = {"partitions": 2, **more}
+    options: dict[str, Any] = {"partitions": 2, "request_timeout_s": 5.0, **more}
     cluster = QuotaTopicOptions(
         name=f"access-{os.getpid()}-{next(_names)}",
         bootstrap=(bootstrap or kafka.bootstrap,),
-        request_timeout_s=5.0,
         **{key: value for key, value in options.items() if key not in _OF_THE_TOPIC},
     )
     return TopicSettings(cluster, **{key: value for key, value in options.items() if key in _OF_THE_TOPIC})
@@ -200,3 +201,32 @@ def test_what_is_fetched_is_the_log_as_a_folder_has_it_and_comes_once(
 def test_a_topic_that_is_not_there_cannot_be_fetched(kafka: KafkaNode, tmp_path: Path) -> None:
     with pytest.raises(FetchFailed, match="there is no topic"):
         _fetched(topic_of(kafka), tmp_path)
+
+
+def test_a_fetch_ends_with_a_reason_when_the_broker_goes_silent_in_its_midst(
+    kafka: KafkaNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asked for ever, without a word, and the night behind it never came."""
+    topic = topic_of(kafka, partitions=1, request_timeout_s=1.0)
+    with writing(topic, rotate_s=0.0) as writer:
+        for number in range(1, 4):
+            writer.offer(ROLLUP, columns(rows(number)))
+            wait_until(lambda number=number: writer.counters.files_written == number)  # type: ignore[misc]
+    write = DirectorySink.write
+
+    def write_while_it_freezes(sink: DirectorySink, file: LogFile) -> None:
+        os.kill(kafka.pid, signal.SIGSTOP)
+        write(sink, file)
+
+    monkeypatch.setattr(DirectorySink, "write", write_while_it_freezes)
+    try:
+        with pytest.raises(FetchFailed, match=r"answered nothing for 4 s; .*; 3 files came before that"):
+            _fetched(topic, tmp_path)
+    finally:
+        os.kill(kafka.pid, signal.SIGCONT)
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        wait_until(lambda: bool(admin.list_topics(timeout=10).brokers), within_s=60)  # not fenced any more
+    assert len(read_all(tmp_path)) == 1 + 2 + 3
+    monkeypatch.undo()
+    assert _fetched(topic, tmp_path) in (Fetched(there=3), Fetched()), "it may have committed when it woke up"
+    assert len(read_all(tmp_path)) == 1 + 2 + 3
