@@ -7,6 +7,7 @@ when a night begins, so that `sluice --help` stays quick, and says so where Spar
 from __future__ import annotations
 
 import errno
+import io
 import logging
 import signal
 import subprocess
@@ -153,7 +154,7 @@ def recalibrate(
     if outcome.folder is None:
         _show(outcome.plan)
         return
-    print(outcome.folder)
+    print(outcome.folder, flush=True)  # if it cannot be written, no limit has been changed yet
     if outcome.not_tidied:
         _tell(f"sluice recalibrate: {night_of}: {outcome.not_tidied}")
     if apply:
@@ -204,6 +205,8 @@ def run_alone(command: Callable[..., None]) -> NoReturn:
     """Run one command without `sluice` before it, and exit with its code."""
     app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
     app.command()(command)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as `sluice` does for what a locale has not
     try:
         app()
     except ConfigError as error:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from sluice.proxy.cli.options import EXIT_CODES_OF_MOST, CommandFailed, ConfigOption
+from sluice.proxy.cli.output import change_made
 
 
 def register(app: typer.Typer) -> None:
@@ -36,7 +37,7 @@ def fetch(
     """
     import asyncio
 
-    from sluice.proxy.access_log.fetch import FetchFailed, fetch_files
+    from sluice.proxy.access_log.fetch import Fetched, FetchFailed, fetch_files
     from sluice.proxy.config.file import load_config
 
     if config is None and not any(name.startswith("SLUICE_") for name in os.environ):
@@ -48,6 +49,8 @@ def fetch(
         found = asyncio.run(fetch_files(options.topic, folder, group))
     except FetchFailed as error:
         raise CommandFailed(f"access-log fetch: {error}") from None
-    print(
-        f"{found.files} files; {found.there} there already; {found.foreign} records that are none of the log"
+    told = (
+        f"{found.files} files; {found.there} there already; {found.foreign} records that are none of the log."
     )
+    with change_made(told if found != Fetched() else ""):
+        print(told)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from sluice.proxy.cli.output import json_text
 from sluice.quotas.files.config_error import ConfigError, Problem, Problems
 from sluice.quotas.files.load import load_quotas, read_given
 from sluice.quotas.files.quota_file import parse_quotas
@@ -42,7 +42,7 @@ class Checked:
         ]
         warnings = [{"event": gap.event, "message": str(gap)} for gap in self.warnings]
         told = {"ok": not problems, "problems": problems, "warnings": warnings}
-        return json.dumps(told, ensure_ascii=False)
+        return json_text(told)
 
     def summary(self) -> list[str]:
         """What the file says, for people; of one without problems."""

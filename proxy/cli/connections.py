@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
 
 from sluice.proxy.admin.top.order import ConnectionSort
 from sluice.proxy.cli.options import AdminSocketOption, ConfigOption, FileArgument, not_empty
+from sluice.proxy.cli.output import json_text
 from sluice.proxy.cli.top import Output, TokenFileOption, UrlOption, console_of, source_of
 
 
@@ -46,7 +46,7 @@ def connections(
     source = source_of(file or config, admin_socket, url, token_file)
     snapshot = source.connections(rows, user=user, sort=sort.value)
     if output is Output.JSON:
-        print(json.dumps(snapshot, ensure_ascii=False))
+        print(json_text(snapshot))
         return
     console = console_of()
     console.print(connections_view(snapshot, width=console.width, searched=user))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sluice.proxy.cli.at_broker import BrokerQuotas, named
+from sluice.proxy.cli.output import json_text
 from sluice.proxy.cli.quotas.sources import Source
 from sluice.proxy.cli.top import console_of
 from sluice.quotas.entity import DEFAULT, QuotaEntity
@@ -95,7 +95,7 @@ class Explanation:
                 quota["broker"] = self._broker.as_json(spec, client.client_id, self._enforced(spec))
         if client.address:
             answer["quotas"].append(self._quota_of_address())
-        print(json.dumps(answer, indent=2, ensure_ascii=False))
+        print(json_text(answer, indent=2))
 
     def _quota(self, spec: KindSpec) -> dict[str, Any]:
         match = self._match(spec)

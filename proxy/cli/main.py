@@ -36,6 +36,7 @@ from sluice.proxy.cli.options import (
     not_empty,
     the_file,
 )
+from sluice.proxy.cli.output import complain, escape_unprintable, print_file, to_nowhere
 from sluice.proxy.cli.quotas import command as cli_quotas
 from sluice.proxy.cli.quotas.options import (
     BrokerUserOption,
@@ -119,39 +120,27 @@ def of_all(
 
 def main() -> NoReturn:
     """The entry point: run the command that the arguments name and exit with its code."""
+    escape_unprintable()
+    failed: ConfigError | CommandFailed | None = None
     try:
         try:
             app()
+        except (ConfigError, CommandFailed) as error:
+            failed = error  # an output that cannot be written must not hide it
         finally:
             sys.stdout.flush()  # so that what cannot be written is told here
-    except ConfigError as error:
-        _complain(error)
-        sys.exit(EXIT_CONFIG)
-    except CommandFailed as error:
-        _complain(error)
-        sys.exit(EXIT_FAILED)
-    except BrokenPipeError:
-        # Whoever read our output has gone; Python would complain once more when it closes it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(EXIT_FAILED)
     except OSError as error:
-        if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
+        if error.errno not in {errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
             raise
-        # What is still in the buffer cannot be written either, and would be complained of at the end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        _complain(f"cannot write: {in_words(error)}")
-        sys.exit(EXIT_FAILED)
+        to_nowhere(sys.stdout)
+        if failed is None:
+            if not isinstance(error, BrokenPipeError):  # else whoever read our output has gone
+                complain(f"cannot write: {in_words(error)}")
+            sys.exit(EXIT_FAILED)
+    if failed is not None:
+        complain(failed)
+        sys.exit(EXIT_CONFIG if isinstance(failed, ConfigError) else EXIT_FAILED)
     sys.exit(0)
-
-
-def _complain(what: object) -> None:
-    """On standard error. Where that cannot be written, the exit code still says what it is."""
-    try:
-        sys.stderr.write(f"{what}\n")  # at once: the log's thread may write there, too
-        sys.stderr.flush()
-    except OSError:
-        # As above; a buffer that cannot be flushed at the end would make another exit code of it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 @app.command(epilog=EXIT_CODES_OF_RUN)
@@ -334,7 +323,7 @@ def schema_config() -> None:
     """Print the JSON Schema of the configuration file."""
     from sluice.proxy.config.schema import config_schema_text
 
-    print(config_schema_text(), end="")
+    print_file(config_schema_text())
 
 
 @schema_app.command("quotas")
@@ -342,7 +331,7 @@ def schema_quotas() -> None:
     """Print the JSON Schema of the quota file."""
     from sluice.proxy.quota_store.schema import quotas_schema_text
 
-    print(quotas_schema_text(), end="")
+    print_file(quotas_schema_text())
 
 
 def _instant(text: str) -> float:

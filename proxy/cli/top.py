@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import sys
 from enum import StrEnum
@@ -14,6 +13,7 @@ import typer
 
 from sluice.proxy.admin.top.order import Sort
 from sluice.proxy.cli.options import AdminSocketOption, ConfigOption, FileArgument, not_empty
+from sluice.proxy.cli.output import json_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -83,7 +83,7 @@ def top(
 
     look = Look(source_of(file or config, admin_socket, url, token_file), rows, user, sort, why, replication)
     if as_json or output is Output.JSON:
-        print(json.dumps(look.snapshot(), ensure_ascii=False))
+        print(json_text(look.snapshot()))
         return
     console = console_of()
     if once or not console.is_terminal:

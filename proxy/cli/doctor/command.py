@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from sluice.proxy.cli.options import (
     FileArgument,
     the_file,
 )
+from sluice.proxy.cli.output import json_text
 from sluice.proxy.cli.quotas.options import CommandConfigOption
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def doctor(
     findings = []
     for finding in examined(the_file(file, config), command_config):
         findings.append(finding)
-        lines = [json.dumps(finding.as_json(), ensure_ascii=False)] if as_json else lines_of([finding])
+        lines = [json_text(finding.as_json())] if as_json else lines_of([finding])
         print("\n".join(lines), flush=True)
     failed = {finding.check for finding in findings if finding.status is Status.FAILED}
     if failed:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from sluice.proxy.cli.options import CommandFailed
+from sluice.proxy.cli.output import change_made
 from sluice.quotas.numbers import number
 
 if TYPE_CHECKING:
@@ -142,9 +143,10 @@ def _run(file: Path, place: Place, options: PlanOptions, dry_run: bool) -> None:
 
     if options.rollback:
         undone = roll_back(file, place, record=options.record, dry_run=dry_run)
-        for line in (*map(str, undone.found), *undone.others):
-            print(line)
-        print(last_line(place.name, len(undone.found), dry_run=dry_run))
+        last = last_line(place.name, len(undone.found), dry_run=dry_run)
+        with change_made(last if undone.found and not dry_run else ""):
+            for line in (*map(str, undone.found), *undone.others, last):
+                print(line)
         return
     given: dict[str, Any] = {
         "max_age_days": options.max_age_days,
@@ -165,11 +167,10 @@ def _run(file: Path, place: Place, options: PlanOptions, dry_run: bool) -> None:
         applied = apply_plan(
             plan, place, record=options.record, bounds=bounds, reviews=reviews, dry_run=dry_run
         )
-    for difference in applied.found:
-        print(difference)
-    for line in left_out_lines(applied):
-        print(line)
-    print(last_line(place.name, len(applied.found), dry_run=dry_run))
+    last = last_line(place.name, len(applied.found), dry_run=dry_run)
+    with change_made(last if applied.found and not dry_run else ""):
+        for line in (*map(str, applied.found), *left_out_lines(applied), last):
+            print(line)
 
 
 def left_out_lines(applied: Applied) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from sluice.proxy.cli.options import (
     QuotasOption,
     quota_file_of,
 )
+from sluice.proxy.cli.output import change_made, print_file, print_left_out
 from sluice.proxy.cli.plan import command as cli_plan
 from sluice.proxy.cli.quotas.options import (
     AddConfigOption,
@@ -53,8 +54,6 @@ if TYPE_CHECKING:
     from sluice.proxy.cli.quotas.throttle_arguments import Throttled
 
 _DEFAULT = "<default>"
-_SHOWN = 5
-"""names of what is left out"""
 
 
 class OrderedNames(TyperCommand):
@@ -121,7 +120,8 @@ def configs(
     limits = changes_of(add_config, delete_config, asked.whom)
     if not limits:
         raise typer.BadParameter("give --add-config KEY=VALUE or --delete-config KEY")
-    _print_done(asked.shown(), place.written, done=place.alter({asked.whom: limits}))
+    done = place.alter({asked.whom: limits})
+    _print_done(asked.shown(), place.written, done=done)
     _print_in_shadow(place, asked.whom, [key for key, limit in limits.items() if limit is not None])
 
 
@@ -164,9 +164,11 @@ def _show_or_set_throttles(asked: Throttled, changes: Mapping[str, str | None] |
 
 
 def _print_done(whom: str, written: str, *, done: bool) -> None:
-    print(f"{'Completed updating' if done else 'Nothing to change in'} {whom}.")
-    if done:
-        print(written)
+    told = f"{'Completed updating' if done else 'Nothing to change in'} {whom}."
+    with change_made(told if done else ""):
+        print(told)
+        if done:
+            print(written)
 
 
 def _print_in_shadow(place: Place, whom: Whom, keys: list[str]) -> None:
@@ -258,7 +260,7 @@ def export(
 
     listing = place_of(quotas, config, bootstrap_server, command_config, admin_socket).listing()
     text = yaml_of(listing)
-    print(text, end="")
+    print_file(text)
     if faults := faults_of(listing, text):
         print("\n".join(faults), file=sys.stderr)
         raise typer.Exit(EXIT_FAILED)
@@ -281,10 +283,9 @@ def diff(
     other = place_of(quotas, config, bootstrap_server, command_config, admin_socket)
     there = other.listing()
     found, left_out = compared(_read(file), there)
-    for difference in found:
-        print(difference)
-    _print_left_out(f"not compared, {other.name} cannot tell it", left_out)
-    _print_left_out(f"not compared, {other.name} has it", unnamable_lines(there))
+    _print_all(found)
+    print_left_out(f"not compared, {other.name} cannot tell it", left_out)
+    print_left_out(f"not compared, {other.name} has it", unnamable_lines(there))
     raise typer.Exit(EXIT_FAILED if found else 0)
 
 
@@ -341,19 +342,12 @@ def apply(
     _apply_quota_file(file, place, keep=keep, dry_run=dry_run)
 
 
-def _print_left_out(why: str, left_out: list[str]) -> None:
-    """On standard error: the first few by name."""
-    if left_out:
-        more = f"; and {len(left_out) - _SHOWN} more" if len(left_out) > _SHOWN else ""
-        print(f"{why}: {'; '.join(left_out[:_SHOWN])}{more}", file=sys.stderr)
-
-
 def _apply_quota_file(file: Path, place: Place, *, keep: bool, dry_run: bool) -> None:
     """Change what differs from FILE, and print each change. `keep`: remove nothing."""
     from sluice.proxy.cli.quotas.listing import changes_at, merged, unnamable_lines, without_place
     from sluice.proxy.cli.quotas.places import QuotaFilePlace
 
-    is_new = False
+    is_new = is_changed = False
     found: list[Difference] = []
     wanted = _read(file)  # before others wait for this command: it may be a pipe
     try:
@@ -362,19 +356,29 @@ def _apply_quota_file(file: Path, place: Place, *, keep: bool, dry_run: bool) ->
                 place.may_be_new = True
                 is_new = place.is_new
             now = place.listing()
-            _print_left_out(f"left out, {place.name} has no place for it", without_place(wanted, now))
-            _print_left_out(f"stays as it is at {place.name}", unnamable_lines(now))
+            print_left_out(f"left out, {place.name} has no place for it", without_place(wanted, now))
+            print_left_out(f"stays as it is at {place.name}", unnamable_lines(now))
             if keep:
                 wanted = merged(now, wanted)
             found = changes_at(now, wanted)
             if (found or is_new) and not dry_run:
                 place.become(wanted, found)
-    finally:  # and others do not wait for who reads this
-        for difference in found:
-            print(difference)
-    if is_new and not dry_run:
-        print(f"{place.name} is a new file.")
-    print(cli_plan.last_line(place.name, len(found), dry_run=dry_run))
+                is_changed = True
+    except Exception:
+        with suppress(OSError):  # why it failed is what counts
+            _print_all(found)
+        raise
+    last = cli_plan.last_line(place.name, len(found), dry_run=dry_run)
+    with change_made(last if is_changed else ""):  # others do not wait for who reads this
+        _print_all(found)
+        if is_new and not dry_run:
+            print(f"{place.name} is a new file.")
+        print(last)
+
+
+def _print_all(found: list[Difference]) -> None:
+    for difference in found:
+        print(difference)
 
 
 def register(app: typer.Typer, quotas_app: typer.Typer) -> None:
