@@ -72,4 +72,6 @@ The container and the ConfigMaps call it, so that nothing is rendered without it
 {{- if and (not $quotas.file) (or $inFile $s.existingQuotasConfigMap) -}}
 {{- fail "config.quotas.file: is null, so that quotaFile and existingQuotasConfigMap mean nothing" -}}
 {{- end -}}
+
+{{- include "sluice.checkPlaces" . -}}
 {{- end -}}
