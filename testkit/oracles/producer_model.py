@@ -260,6 +260,8 @@ class ModelClient:
         self.ids_per_hour = ids_per_hour
         self.producers = producers
         self.connection = proxy.connect(user, ids_per_hour)
+        self.former: list[Connection] = []
+        """to where leaders were before; what was sent there is still answered there"""
         self.in_flight: deque[Request] = deque()
         self.failures: list[tuple[Outcome, Batch]] = []
 
@@ -291,10 +293,13 @@ class ModelClient:
 
     def receive(self) -> bool:
         """Take the next answer."""
-        if not self.connection.answers:
+        answered = next((one for one in (*self.former, self.connection) if one.answers), None)
+        if answered is None:
             return False
-        request, outcomes, _ = self.connection.answers.popleft()
-        assert request is self.in_flight.popleft(), "answers keep the order of the requests"
+        request, outcomes, _ = answered.answers.popleft()
+        if not self.former:
+            assert request is self.in_flight[0], "answers keep the order of the requests"
+        self.in_flight.remove(request)
         for batch, outcome in zip(request.batches, outcomes, strict=True):
             batch.in_flight = False
             if outcome is not Outcome.NOT_ENOUGH_REPLICAS:
@@ -306,14 +311,26 @@ class ModelClient:
     def receive_old(self, until_ms: float) -> None:
         """Take what has lain there for a minute by `until_ms`: a client's request times out after half of
         that."""
-        answers = self.connection.answers
-        while answers and answers[0][2] + 60_000.0 <= until_ms:
-            self.receive()
+        for connection in (*self.former, self.connection):
+            answers = connection.answers
+            while answers and answers[0][2] + 60_000.0 <= until_ms:
+                self.receive()
+
+    def move(self) -> bool:
+        """The leader has moved: what is sent from now on goes on another connection. False: not while there
+        is something unread, of which no proxy knows."""
+        if self.connection.inbox:
+            return False
+        self.former.append(self.connection)
+        self.connection = self.proxy.connect(self.user, self.ids_per_hour)
+        return True
 
     def reconnect(self) -> None:
         """The connection ends; what was on its way is sent again on another."""
-        self.connection.client_left = True
-        self.connection.answers.clear()
+        for connection in (*self.former, self.connection):
+            connection.client_left = True
+            connection.answers.clear()
+        self.former.clear()
         for request in self.in_flight:
             for batch in request.batches:
                 batch.in_flight = False

@@ -226,7 +226,6 @@ def test_a_full_share_of_gates_refuses_on_and_lets_only_a_first_batch_in() -> No
     rig.refuse(head(2), now_ms=BUDGET_MS)
     rig.principal.main.restore(5.0, 20_000.0)
     assert rig.judge(head(2, 10), now_ms=20_000.0) is Verdict.REFUSE
-    assert rig.gate.reason is RefusalReason.GATE
     assert rig.judge(head(3, 10), now_ms=20_000.0) is Verdict.HOLD
     assert rig.gate.ticket is None
     assert rig.gate.wake(30_000.0) is Verdict.REFUSE

@@ -110,6 +110,10 @@ class Machine(RuleBasedStateMachine):
         self.clients[client].reconnect()
 
     @rule(client=CLIENTS)
+    def move(self, client: int) -> None:
+        self.clients[client].move()
+
+    @rule(client=CLIENTS)
     def bump_epoch(self, client: int) -> None:
         self.clients[client].producers[0].bump_epoch()
 
