@@ -163,6 +163,6 @@ def test_it_leaves_no_descriptor_behind() -> None:
         with ExitStack() as stack:
             await connected(stack, port.port, 3)
 
-    before = len(os.listdir("/proc/self/fd"))
+    before = set(os.listdir("/proc/self/fd"))
     with_port(use)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert set(os.listdir("/proc/self/fd")) <= before, "threads of earlier tests may close some"

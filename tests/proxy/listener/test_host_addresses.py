@@ -222,7 +222,7 @@ async def test_a_dial_that_is_given_up_closes_its_socket(silent: int, dialled: l
     await until(lambda: bool(dialled))
     dial.cancel()
     await asyncio.gather(dial, return_exceptions=True)
-    assert set(os.listdir("/proc/self/fd")) == before
+    assert set(os.listdir("/proc/self/fd")) <= before, "threads of earlier tests may close some"
     assert circuits.of(NAME).under_way == 0
 
 
