@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from random import Random
-from time import perf_counter
+from time import thread_time
 
 import pytest
 
@@ -126,6 +126,6 @@ def test_a_forged_count_costs_no_more_than_the_bytes_that_come_with_it() -> None
         "topics": (METADATA, 1, struct.pack(">i", MAX_BYTES // 2 - 2) + bytes(MAX_BYTES - 4)),
     }
     for api_key, version, rest in walks.values():
-        begun_s = perf_counter()
+        begun_s = thread_time()
         layout_fault(api_key, version, rest)
-        assert perf_counter() - begun_s < 1.0  # some ms; for ever, if the count were believed
+        assert thread_time() - begun_s < 1.0  # some ms; for ever, if the count were believed

@@ -26,6 +26,8 @@ from testkit.processes.ports import LOOPBACK, free_port
 from testkit.proxy.sluice_process import SLUICE, Door, SluiceProcess
 
 MIB = 1024 * 1024
+PATIENCE_S = 0.5
+"""of a look: long beside one that does not hang, also where its thread has to wait for a processor"""
 Applied = list[QuotaLimits]
 LIMITS = "quotas:\n  - client-id: a\n    producer_byte_rate: {}\n"
 
@@ -95,7 +97,7 @@ async def test_a_quota_file_whose_read_hangs_is_told_once_and_taken_when_it_come
 ) -> None:
     path = tmp_path / "quotas.yaml"
     put(path, text(1000))
-    file, applied = QuotaFile(path, hangs_after_s=0.05), Applied()
+    file, applied = QuotaFile(path, hangs_after_s=PATIENCE_S), Applied()
     file.load()
     read, goes_on, reads = read_text, threading.Event(), []
 
@@ -129,7 +131,7 @@ async def test_the_content_in_force_that_hung_in_between_is_no_error_any_more(
 ) -> None:
     path = tmp_path / "quotas.yaml"
     put(path, text(1000))
-    file, applied = QuotaFile(path, hangs_after_s=0.05), Applied()
+    file, applied = QuotaFile(path, hangs_after_s=PATIENCE_S), Applied()
     file.load()
     goes_on = threading.Event()
 

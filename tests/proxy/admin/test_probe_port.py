@@ -137,6 +137,7 @@ def test_a_probe_is_answered_when_no_descriptor_is_left() -> None:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         client = socket.socket()  # its own descriptor, and that of the server's side: from the reserve
         client.setblocking(False)
+        LOOPBACK.encode("idna")  # as the client's connect does: the first time Python opens a module for it
         taken: list[int] = []
         in_use = len(os.listdir("/proc/self/fd"))
         resource.setrlimit(resource.RLIMIT_NOFILE, (in_use + 50, hard))
@@ -163,6 +164,7 @@ def test_it_leaves_no_descriptor_behind() -> None:
         with ExitStack() as stack:
             await connected(stack, port.port, 3)
 
-    before = len(os.listdir("/proc/self/fd"))
+    with_port(use)  # the first loop of a process opens what stays: libuv's pipe for signals
+    before = set(os.listdir("/proc/self/fd"))
     with_port(use)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert set(os.listdir("/proc/self/fd")) <= before, "threads of earlier tests may close some"

@@ -20,6 +20,7 @@ import structlog
 from sluice.proxy.admin.handlers import AdminDesk
 from sluice.proxy.admin.questions import BadRequest
 from sluice.proxy.admin.socket import MAX_CLIENTS, MAX_LINE_BYTES, AdminSocket, Answer, bound
+from sluice.proxy.admin.top import snapshot
 from sluice.proxy.quota_store.client_quotas import Alteration, Result
 from sluice.proxy.quota_store.service import FileStore, QuotaDesk, QuotaStore
 from sluice.quotas.entity import DEFAULT, Prefix, QuotaEntity, Tenant
@@ -324,15 +325,16 @@ async def test_half_a_surrogate_pair_is_refused_by_its_place(line: str, where: s
         assert (await talk.ask(rb'{"ask": "\ud800"}'))["error"].startswith("ask: ")
 
 
-async def test_the_same_survey_is_given_again_while_it_is_fresh() -> None:
+async def test_the_same_survey_is_given_again_while_it_is_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = monotonic()
+    monkeypatch.setattr(snapshot, "monotonic", lambda: now_s)
     desk = desk_of(KeptStore())
-    first = await desk.answer({"ask": "top", "rows": 1})
-    await asyncio.sleep(0.002)  # ages are told in tenths of a millisecond
-    second = await desk.answer({"ask": "top", "rows": 1})
-    assert second["age_ms"] > first["age_ms"]
-    assert second["buckets"] == 1
-    await asyncio.sleep(0.11)
-    assert (await desk.answer({"ask": "top"}))["age_ms"] < second["age_ms"] + 100
+    assert (await desk.answer({"ask": "top", "rows": 1}))["age_ms"] == 0.0
+    now_s += 0.09
+    again = await desk.answer({"ask": "top", "rows": 1})
+    assert (again["age_ms"], again["buckets"]) == (90.0, 1)
+    now_s += 60.0  # beyond ten times the work, too
+    assert (await desk.answer({"ask": "top"}))["age_ms"] == 0.0
 
 
 async def test_a_tenants_members_are_told_with_its_bucket() -> None:

@@ -25,6 +25,7 @@ from sluice.proxy.listener.upstream import Upstream
 from sluice.proxy.session.causes import DisconnectCause
 from testkit.peers.certificates import CertificateAuthority
 from testkit.peers.fault_broker import BrokerSide, FaultBroker, answers
+from testkit.peers.loop_clock import LoopClock
 from testkit.peers.names import NAME, Names
 from testkit.peers.tls_broker import TlsBroker
 from testkit.processes.ports import LOOPBACK, free_port, full_port
@@ -33,6 +34,8 @@ from testkit.proxy.local_proxy import until
 pytestmark = pytest.mark.asyncio
 SHORT_S = 0.6
 """two addresses have half of it each"""
+MANY_S = 2.4
+"""where one that comes late to its part, as on a busy machine, would leave none for the last"""
 
 
 @pytest.fixture(autouse=True)
@@ -114,7 +117,7 @@ async def test_each_of_many_has_some_time_and_the_others_come_in_the_next_dial(d
     with ExitStack() as stack:
         dead = [int(stack.enter_context(full_port()).getsockname()[1]) for _ in range(7)]
         async with FaultBroker(answers) as broker:
-            upstream, _ = an_upstream(Names(*dead, broker.port))
+            upstream, _ = an_upstream(Names(*dead, broker.port), dial_timeout_s=MANY_S)
             with pytest.raises(SaysNothing):
                 await upstream.dial(NAME, None)
             assert dialled == dead[:5]
@@ -160,11 +163,12 @@ async def test_behind_an_address_where_tls_comes_to_nothing_the_next_is_dialled(
 async def test_all_of_them_share_the_time_of_one_dial(dialled: list[int]) -> None:
     with full_port() as one, full_port() as two, full_port() as three:
         ports = [server.getsockname()[1] for server in (one, two, three)]
-        upstream, _ = an_upstream(Names(*ports))
+        upstream, _ = an_upstream(Names(*ports), dial_timeout_s=MANY_S)
         begun_s = time.monotonic()
-        with pytest.raises(SaysNothing):
+        with LoopClock() as clock, pytest.raises(SaysNothing):
             await upstream.dial(NAME, None)
-        assert SHORT_S - 0.05 <= time.monotonic() - begun_s < 3.0 * SHORT_S
+        assert time.monotonic() - begun_s >= MANY_S - 0.05
+        assert clock.now_s < 3.0 * MANY_S
         assert dialled == ports
 
 
@@ -176,7 +180,7 @@ async def test_where_one_was_silent_no_circuit_opens_and_its_address_is_named(
     silent: int, silent_first: bool
 ) -> None:
     ports = [silent, free_port()] if silent_first else [free_port(), silent]
-    upstream, circuits = an_upstream(Names(*ports))
+    upstream, circuits = an_upstream(Names(*ports), dial_timeout_s=MANY_S)
     with capture_logs() as lines:
         for _ in range(2):
             with pytest.raises(SaysNothing) as told:
@@ -222,7 +226,7 @@ async def test_a_dial_that_is_given_up_closes_its_socket(silent: int, dialled: l
     await until(lambda: bool(dialled))
     dial.cancel()
     await asyncio.gather(dial, return_exceptions=True)
-    assert set(os.listdir("/proc/self/fd")) == before
+    assert set(os.listdir("/proc/self/fd")) <= before, "threads of earlier tests may close some"
     assert circuits.of(NAME).under_way == 0
 
 

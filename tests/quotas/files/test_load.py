@@ -27,11 +27,11 @@ def test_what_is_no_regular_file_is_not_read(path: str, why: str) -> None:
 
 
 def test_a_folder_in_its_place_costs_no_descriptor() -> None:
-    before = os.listdir("/proc/self/fd")
+    before = set(os.listdir("/proc/self/fd"))
     for _ in range(3):
         with pytest.raises(IsADirectoryError):
             read_bytes(Path("/tmp"), 1)
-    assert os.listdir("/proc/self/fd") == before
+    assert set(os.listdir("/proc/self/fd")) <= before, "threads of earlier tests may close some"
 
 
 def test_line_ends_are_those_of_text(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import itertools
 import json
 import os
 import subprocess
@@ -167,6 +168,8 @@ def test_who_asks_while_a_look_is_made_gets_the_same_one_and_nothing_is_kept_for
 
     async def use() -> None:
         live = LiveConnections(connections, span_s=0.1)
+        calls = itertools.count()  # a clock by which they ask at once, however busy the machine is
+        monkeypatch.setattr("sluice.proxy.admin.top.throughput.monotonic", lambda: next(calls) / 1e6)
         monkeypatch.setattr("sluice.proxy.admin.top.throughput.KEPT_S", 60.0)
         answers = await asyncio.gather(*(live.snapshot(sort=sort) for sort in ConnectionSort))
         assert {answer["connections"] for answer in answers} == {1}

@@ -28,6 +28,7 @@ from testkit.frames.frames import (
 )
 from testkit.frames.wire import WITHIN_S, Wire
 from testkit.peers.fault_broker import BrokerSide, FaultBroker, Request, answer_to
+from testkit.peers.loop_clock import LoopClock
 from testkit.proxy.local_proxy import until
 from testkit.proxy.playbook import limits_of
 from testkit.proxy.secured_proxy import SecuredProxy, credentials_file
@@ -35,28 +36,6 @@ from testkit.proxy.secured_proxy import SecuredProxy, credentials_file
 pytestmark = pytest.mark.asyncio
 LIFETIME_MS = 400
 """of a session at the broker: it is renewed after 340 to 380 ms"""
-
-
-class LoopClock:
-    """Time in which the loop that it shares with the proxy could run: a pause of the process, however long,
-    counts as one step. So a session does not end in a pause in which nobody could have renewed it."""
-
-    STEP_S = 0.005
-
-    def __init__(self) -> None:
-        self.now_s = 0.0
-        self._seen_s = time.monotonic()
-        self._ticks = asyncio.ensure_future(self._tick())
-
-    async def _tick(self) -> None:
-        while True:
-            await asyncio.sleep(self.STEP_S)
-            seen_s = time.monotonic()
-            self.now_s += min(seen_s - self._seen_s, 2 * self.STEP_S)
-            self._seen_s = seen_s
-
-    def stop(self) -> None:
-        self._ticks.cancel()
 
 
 class Broker:
