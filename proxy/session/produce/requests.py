@@ -232,8 +232,7 @@ class ProduceSide(ABC):
         return True
 
     def pass_unacknowledged(self, version: int, request_bytes: int, now_ms: float) -> None:
-        """It goes at once, with acks = 0: the connection ends, and nobody sends it again. Its bytes count and
-        make others wait; itself it is not throttled, for nothing behind it is kept waiting."""
+        """It goes at once, with acks = 0: the connection ends. Its bytes count; throttled it is not."""
         sensor = self._throttling.produce_sensor
         clears_at_ms = 0.0 if sensor is None else sensor.charge(request_bytes, now_ms)
         if sensor is not None and clears_at_ms > now_ms:
