@@ -57,12 +57,12 @@ class CappedByUser(Generic[K, V]):
         return list(self._users)
 
     def oldest(self, user: str) -> V | None:
-        """Of a user's entries the one that goes first; None: he has none."""
+        """The entry of a user that goes first; None: he has none."""
         entries = self._users.get(user)
         return None if entries is None else next(iter(entries.values()))
 
     def forget_oldest(self, user: str) -> None:
-        """He has one."""
+        """Forget what is oldest of a user who has an entry."""
         entries = self._users[user]
         del entries[next(iter(entries))]
         if not entries:

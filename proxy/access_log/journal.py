@@ -79,11 +79,25 @@ class AccessJournal:
         """`part` has been written, or dropped and told. Raises OSError."""
         with self._lock:
             self._open_parts.pop(part, None)
-            if self._open_parts or self._handle is None:
+            if self._handle is None:
+                self._settle_late(part)
+            elif self._open_parts:
                 self._add(_line_of({"part": part, "settled": True}))
             else:
                 os.ftruncate(self._handle, 0)
                 self._size_bytes, self._anew_bytes = 0, _ANEW_BYTES
+
+    def _settle_late(self, part: int) -> None:
+        """Behind `end`, which could not wait for it: what the next start would tell is not lost."""
+        if not self._open_parts:
+            self._path.unlink(missing_ok=True)
+            return
+        with suppress(FileNotFoundError):  # the next process has told it already
+            handle = os.open(self._path, os.O_WRONLY | os.O_APPEND)
+            try:
+                _write_whole(handle, _line_of({"part": part, "settled": True}), self._path)
+            finally:
+                os.close(handle)
 
     def end(self) -> None:
         """Remove the file if nothing is left open; else the next start will tell."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sluice.protocol.apis import ApiKey, readable_versions
@@ -61,17 +61,23 @@ def adding(
     epoch: int = 0,
     correlation_id: int = 1,
     verify_only: bool = False,
+    names: Sequence[str] = ("orders",),
+    metadata: str | None = None,
 ) -> bytes:
-    """A request that makes state for a producer id."""
+    """A request that makes state for a producer id: `partitions` of each topic of these names."""
     producer: Struct = {"transactionalId": "app", "producerId": producer_id, "producerEpoch": epoch}
     indices: list[Any] = list(range(partitions))
-    topics: list[Any] = [{"name": "orders", "partitions": indices}]
+    topics: list[Any] = [{"name": name, "partitions": indices} for name in names]
     body: Struct
     if api_key == ApiKey.ADD_OFFSETS_TO_TXN:
         body = {**producer, "groupId": "group"}
     elif api_key == ApiKey.TXN_OFFSET_COMMIT:
-        committed: list[Any] = [{"partitionIndex": index, "committedOffset": 1} for index in indices]
-        body = {**producer, "groupId": "group", "topics": [{"name": "orders", "partitions": committed}]}
+        committed: list[Any] = [
+            {"partitionIndex": index, "committedOffset": 1, "committedMetadata": metadata}
+            for index in indices
+        ]
+        groups: list[Any] = [{"name": name, "partitions": committed} for name in names]
+        body = {**producer, "groupId": "group", "topics": groups}
     elif version >= 4:
         body = {"transactions": [{**producer, "verifyOnly": verify_only, "topics": topics}]}
     else:

@@ -30,6 +30,7 @@ TWO_HOSTS = [listener("clients", 9092, 9100), listener("others", 9308, 9200, bin
             "state": {"persistentVolumeClaim": "mine"},
         },
         {"config": {"admin": {"socket": "/tmp/sluice.sock"}}},
+        {"config": {"admin": {"socket": "/dev/shm/sluice.sock"}}},
         {"config": {"access_log": {"directory": {"path": "/var/lib/sluice/"}}}},
         {
             "config": {"access_log": {"directory": {"path": "/var/log/sluice/here"}}},

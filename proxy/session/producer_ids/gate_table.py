@@ -105,7 +105,7 @@ class GateTable:
                 return True
             if held and held.before(key, epoch, sequence) is not None:
                 return True
-            if untracked is not None and sequence and untracked.has(key, epoch, now_ms):
+            if untracked is not None and sequence and untracked.has(key, epoch):
                 return True
         return False
 
@@ -161,7 +161,7 @@ class GateTable:
 
     def _remember(self, key: GateKey, epoch: int, now_ms: float) -> None:
         if self.untracked is None:
-            self.untracked = Untracked(self._expiry_ms, now_ms)
+            self.untracked = Untracked(self._expiry_ms)
         self.untracked.add(key, epoch, now_ms)
 
     def forwarded(self, batches: Batches, now_ms: float) -> None:
@@ -171,7 +171,7 @@ class GateTable:
             if held:
                 held.forwarded(key, epoch, sequence)
             if untracked is not None and not sequence:
-                untracked.lift(key, epoch, now_ms)
+                untracked.lift(key, epoch)
             gate = gates.get(key)
             if gate is not None and (
                 epoch > gate[0] or (epoch == gate[0] and not is_above(sequence, gate[1]))
@@ -188,7 +188,7 @@ class GateTable:
             if gates[key][2] + self._expiry_ms > now_ms:
                 break
             del gates[key]
-        if self.untracked is not None and self.untracked.is_over(now_ms):
+        if self.untracked is not None and self.untracked.expire(now_ms):
             self.untracked = None
 
     def __len__(self) -> int:

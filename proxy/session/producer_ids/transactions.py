@@ -43,8 +43,8 @@ from sluice.usage.records import RequestRecord
 
 _MOST_MS: Final = 8_000.0
 """franz-go gives such a request up after 10 s"""
-_BRAKE_MS_PER_KIB: Final = 1.3
-"""The brake behind what adds partitions, each of which is looked up, known or not: 0.42 ms for each KiB"""
+_BRAKE_MS_PER_PARTITION: Final = 0.005
+"""The brake behind what adds partitions, each of which is looked up, known or not, in 1.7 µs"""
 
 
 class TransactionRequests:
@@ -110,7 +110,8 @@ class TransactionRequests:
             if verdict is Verdict.HOLD:
                 self._throttling.hold_for_ids(ids, request_bytes, now_ms)
                 return False
-            self._brake.add(request_bytes / 1_024 * _BRAKE_MS_PER_KIB, now_ms)
+            partitions = sum(len(each) for addition in additions for _, each in addition.topics)
+            self._brake.add(partitions * _BRAKE_MS_PER_PARTITION, now_ms)
             held_ms = ids.take_held_ms(now_ms)
             if verdict is Verdict.REFUSE:
                 answer = refuse_additions(additions, api_key, version, correlation_id, ids.gate.throttle_ms)

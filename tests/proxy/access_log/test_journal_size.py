@@ -192,3 +192,28 @@ def test_a_line_that_a_full_disk_took_a_part_of_is_told_and_costs_no_other(
     shutil.copytree(folder, left := tmp_path / "left")  # which nobody has locked
     assert told(left) == [LostPart(ROLLUP, 100, 0, 10_000), LostPart(REQUESTS, 1, 0, 10_000)]
     journal.end()
+
+
+def test_what_is_put_away_behind_the_end_is_not_told_as_lost(tmp_path: Path) -> None:
+    """A sink that takes a file when its process could wait no longer: the next start told it once more."""
+    journal = journal_of(tmp_path)
+    journal.took(1, ROLLUP, 5, 0, 10)
+    journal.took(2, REQUESTS, 3, 0, 10)
+    journal.end()
+    journal.settle(1)
+    left = (tmp_path / "proxy-1-a.journal").read_bytes()
+    journal.settle(2)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "proxy-1-a.journal").write_bytes(left)
+    assert told(tmp_path) == [LostPart(REQUESTS, 3, 0, 10)]
+
+
+def test_what_is_put_away_when_the_next_process_has_told_it_makes_no_file(tmp_path: Path) -> None:
+    journal = journal_of(tmp_path)
+    journal.took(1, ROLLUP, 5, 0, 10)
+    journal.took(2, REQUESTS, 3, 0, 10)
+    journal.end()
+    assert len(told(tmp_path)) == 2
+    journal.settle(1)
+    journal.settle(2)
+    assert list(tmp_path.iterdir()) == []

@@ -48,7 +48,7 @@ binds, as `sluice check` does (proxy/config/ports.py). Else the new pod ends at 
 {{- define "sluice.checkFolder" -}}
 {{- $s := .sluice -}}
 {{- $folder := .folder -}}
-{{- $volumes := dict "/var/lib/sluice" (not (empty $s.state.persistentVolumeClaim)) "/tmp" false -}}
+{{- $volumes := dict "/var/lib/sluice" (not (empty $s.state.persistentVolumeClaim)) "/tmp" false "/dev/shm" false -}}
 {{- if $s.accessLog.persistentVolumeClaim -}}{{- $_ := set $volumes "/var/log/sluice" true -}}{{- end -}}
 {{- $fits := hasKey $volumes $folder -}}
 {{- $isBelow := false -}}
@@ -59,7 +59,7 @@ binds, as `sluice check` does (proxy/config/ports.py). Else the new pod ends at 
 {{- end -}}
 {{- end -}}
 {{- if and $isBelow (not $fits) -}}
-{{- fail (printf "%s: %s lies in a folder of an emptyDir, in which no folder is there at the start; name %s without it" .key .path (ternary "/tmp" "/var/lib/sluice" (hasPrefix "/tmp/" $folder))) -}}
+{{- fail (printf "%s: %s lies in a folder of an emptyDir, in which no folder is there at the start; name %s without it" .key .path (ternary "/tmp" (ternary "/dev/shm" "/var/lib/sluice" (hasPrefix "/dev/shm/" $folder)) (hasPrefix "/tmp/" $folder))) -}}
 {{- end -}}
 {{- if not $fits -}}
 {{- fail (printf "%s: %s cannot be written in the pod, of which only %s can" .key .path (keys $volumes | sortAlpha | join ", ")) -}}

@@ -64,33 +64,44 @@ def test_what_is_refused_behind_one_without_a_gate_does_not_keep_it() -> None:
     assert not table.blocks({KEY: (0, 10)}, 120_005.0)
 
 
-def test_one_without_a_gate_is_waited_for_twice_the_expiry_at_most_however_many_come_after_it() -> None:
-    untracked = Untracked(EXPIRY_MS, 0.0)
+def test_each_is_waited_for_as_long_as_a_gate_however_many_come_after_it() -> None:
+    untracked = Untracked(EXPIRY_MS)
     untracked.add(KEY, 0, 0.0)
-    for seconds in range(1, 240):
+    for seconds in range(1, 360):
         untracked.add((seconds, b"t", 0), 0, seconds * 1_000.0)
-        assert untracked.has(KEY, 0, seconds * 1_000.0) or seconds > 120
-    assert untracked.has((120, b"t", 0), 0, 239_000.0)
-    assert not untracked.has(KEY, 0, 240_000.0)
-    assert not untracked.is_over(358_999.0)
-    assert untracked.is_over(359_000.0)
+        untracked.expire(seconds * 1_000.0)
+        assert untracked.has(KEY, 0) is (seconds < 120)
+    assert not untracked.expire(478_999.0)
+    assert untracked.expire(479_000.0)
 
 
-def test_of_a_hundred_thousand_one_in_fifty_others_at_most_waits_with_them() -> None:
-    untracked = Untracked(EXPIRY_MS, 0.0)
+def test_of_a_hundred_thousand_made_up_ones_no_other_waits_with_them() -> None:
+    """With a Bloom filter in this place, one client of a user stopped his colleagues for minutes."""
+    table = full_table()
+    live = {(number, b"orders", 0): (0, 10) for number in range(5_000)}
     for number in range(100_000):
-        untracked.add((number, b"t", 0), 0, 0.0)
-    assert all(untracked.has((number, b"t", 0), 0, 1.0) for number in range(0, 100_000, 100))
-    assert sum(untracked.has((number, b"t", 1), 0, 1.0) for number in range(1_000)) <= 20
+        table.refused({(99, b"made-up", number): (0, 0)}, 1.0)
+    assert not any(table.blocks({key: place}, 2.0) for key, place in live.items())
+    assert table.blocks({(99, b"made-up", 0): (0, 10)}, 2.0)
 
 
-def test_what_has_come_again_is_remembered_up_to_a_number_the_latest() -> None:
-    untracked = Untracked(EXPIRY_MS, 0.0)
-    for number in range(20_001):
-        untracked.add((number, b"t", 0), 0, 0.0)
-        untracked.lift((number, b"t", 0), 0, 1.0)
-    assert untracked.has((0, b"t", 0), 0, 2.0)
-    assert sum(untracked.has((number, b"t", 0), 0, 2.0) for number in range(1, 20_001)) == 0
+def test_beyond_so_many_of_a_user_none_more_is_remembered_and_none_is_forgotten() -> None:
+    untracked = Untracked(EXPIRY_MS, max_batches=2)
+    for number in range(4):
+        untracked.add((number, b"t", 0), 0, float(number))
+    untracked.add((0, b"t", 0), 0, 5.0)
+    assert [untracked.has((number, b"t", 0), 0) for number in range(4)] == [True, True, False, False]
+
+
+def test_all_that_came_again_are_waited_for_no_more() -> None:
+    """900 new producers of 50 partitions: with the latest 20,000 alone remembered, the others had to wait."""
+    table = full_table()
+    first = [(number, b"t", partition) for number in range(900) for partition in range(50)]
+    for key in first:
+        table.refused({key: (0, 0)}, 1.0)
+    for key in first:
+        table.forwarded({key: (0, 0)}, 2.0)
+    assert not any(table.blocks({key: (0, 10)}, 3.0) for key in first)
 
 
 def test_a_table_is_kept_and_its_user_looked_at_while_a_batch_without_a_gate_is_waited_for() -> None:
