@@ -119,7 +119,8 @@ def test_connections_are_listed_by_what_passes_through_them(
         found = json.loads(done.stdout)
         first = found["rows"][0]
         assert {row["client_id"] for row in found["rows"]} == {client_id}
-        assert 0.5 * SLOW < first["bytes_in_per_s"] < 1.6 * SLOW
+        # In the one second that is looked at: its rate, what the bucket has saved in a second, and a batch.
+        assert 0.5 * SLOW < first["bytes_in_per_s"] < 2.5 * SLOW
         assert first["bytes_in"] > first["bytes_in_per_s"] > first["bytes_out_per_s"] > 0.0
         assert found["bytes_in_per_s"] >= first["bytes_in_per_s"]
         text = run("connections", *config, "--user", client_id).stdout
