@@ -54,6 +54,7 @@ class AccessJournal:
         self._anew_path = self._path.with_suffix(_ANEW_SUFFIX)
         self._lock = threading.Lock()
         self._handle: int | None = None
+        self._has_ended = False
         self._open_parts: dict[int, bytes] = {}
         """the last line of each"""
         self._size_bytes = 0
@@ -79,9 +80,9 @@ class AccessJournal:
         """`part` has been written, or dropped and told. Raises OSError."""
         with self._lock:
             self._open_parts.pop(part, None)
-            if self._handle is None:
+            if self._has_ended:
                 self._settle_late(part)
-            elif self._open_parts:
+            elif self._open_parts or self._handle is None:
                 self._add(_line_of({"part": part, "settled": True}))
             else:
                 os.ftruncate(self._handle, 0)
@@ -109,6 +110,7 @@ class AccessJournal:
                     self._path.unlink()
             os.close(self._handle)
             self._handle = None
+            self._has_ended = True
 
     def abandoned(self, failed: Callable[[OSError], None]) -> Iterator[tuple[str, list[LostPart]]]:
         """(token, what was lost) of each dead process of this instance. Its file is removed when the next is
