@@ -34,14 +34,8 @@ from typing import Final
 
 from sluice.protocol.produce import BatchHead
 from sluice.protocol.transactions.requests import Addition
-from sluice.proxy.session.producer_ids.gate_table import (
-    Batches,
-    Gate,
-    GateKey,
-    GateTable,
-    GateTables,
-    first_batches,
-)
+from sluice.proxy.session.producer_ids.batches import Batches, GateKey, first_batches
+from sluice.proxy.session.producer_ids.gate_table import Gate, GateTable, GateTables
 from sluice.proxy.session.producer_ids.held_batches import Holding
 from sluice.proxy.session.producer_ids.pairs import added_pairs, pairs_of
 from sluice.proxy.session.producer_ids.verdict import RefusalReason, Verdict

@@ -20,11 +20,11 @@ Source: wire-semantics 3.5, 3.6.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from sluice.protocol.produce import BatchHead
-from sluice.proxy.session.producer_ids.held_batches import BatchKey, HeldBatches
+from sluice.proxy.session.producer_ids.batches import Batches, GateKey, is_above
+from sluice.proxy.session.producer_ids.held_batches import HeldBatches
 from sluice.proxy.session.producer_ids.untracked import Untracked
 from sluice.quotas.producer_ids.store import DEFAULT_SAMPLE_MS
 
@@ -32,33 +32,11 @@ DEFAULT_MAX_GATES: Final = 20_000
 DEFAULT_EXPIRY_MS: Final = 120_000.0
 MAX_TOPIC_BYTES: Final = 249
 """Kafka's longest topic name: no broker takes a batch for a longer one, so that nothing can be overtaken"""
-_SEQUENCES: Final = 0x7FFFFFFF
-_HALF: Final = 0x40000000
-
 _MAX_LATER: Final = 8
 """refused sequences above a gate that are remembered, the lowest: a producer has 5 batches on their way"""
 
-GateKey: TypeAlias = BatchKey
 Gate: TypeAlias = tuple[int, int, float, tuple[int, ...]]
 """epoch, lowest refused sequence, since when, those refused above it in their order"""
-Batches: TypeAlias = Mapping[GateKey, tuple[int, int]]
-"""(epoch, base sequence) of the first batch of each key in a request"""
-
-
-def first_batches(buf: bytearray, batches: Sequence[BatchHead]) -> dict[GateKey, tuple[int, int]]:
-    """(epoch, base sequence) of the first batch of each producer id and partition."""
-    first: dict[GateKey, tuple[int, int]] = {}
-    for topic_pos, topic_end, partition, _, producer_id, epoch, sequence, _ in batches:
-        if producer_id >= 0:  # below: none, whatever the number (DefaultRecordBatch.hasProducerId)
-            key = (producer_id, bytes(buf[topic_pos:topic_end]), partition)
-            if key not in first:
-                first[key] = (epoch, sequence)
-    return first
-
-
-def is_above(sequence: int, gate: int) -> bool:
-    """Is `sequence` later than `gate`? They are modulo 2³¹; what is half of that away counts as earlier."""
-    return 0 < (sequence - gate) & _SEQUENCES < _HALF
 
 
 def _with(later: tuple[int, ...], sequence: int) -> tuple[int, ...]:
@@ -80,7 +58,7 @@ class GateTable:
     def __init__(self, max_gates: int = DEFAULT_MAX_GATES, expiry_ms: float = DEFAULT_EXPIRY_MS) -> None:
         self.gates: dict[GateKey, Gate] = {}
         """in the order of their times"""
-        self.held = HeldBatches(is_above)
+        self.held = HeldBatches()
         """batches that are not refused, and block as gates do while a connection holds them"""
         self._max_gates = max_gates
         self._expiry_ms = expiry_ms
@@ -97,7 +75,7 @@ class GateTable:
         """Would any batch of a request overtake a refused one, or one that another connection holds?"""
         self.expire(now_ms)
         gates, untracked, held = self.gates, self.untracked, self.held
-        if not gates and not held and untracked is None:
+        if not self.is_in_use:
             return False
         for key, (epoch, sequence) in batches.items():
             gate = gates.get(key)
@@ -113,6 +91,11 @@ class GateTable:
     def awaits(self) -> bool:
         """Something was refused and has not come again."""
         return bool(self.gates) or self.untracked is not None
+
+    @property
+    def is_in_use(self) -> bool:
+        """Something was refused and has not come again, or is held."""
+        return self.awaits or bool(self.held)
 
     def may_be_lifted_by(self, batches: Batches) -> bool:
         """When these go to the broker, it is to be told (`forwarded`)."""
@@ -228,14 +211,14 @@ class GateTables:
     def has_gates(self, user: str) -> bool:
         """A batch of this user was refused and has not come again, or is held."""
         table = self._tables.get(user)
-        return table is not None and (table.awaits or bool(table.held))
+        return table is not None and table.is_in_use
 
     def expire(self, now_ms: float) -> None:
         """Drop gates that are over, and tables of which nothing is left."""
         for user, table in list(self._tables.items()):
             table.expire(now_ms)
             idle = table.used_ms + self._idle_ms <= now_ms
-            if idle and not table.awaits and not table.held and table.untracked_until_ms <= now_ms:
+            if idle and not table.is_in_use and table.untracked_until_ms <= now_ms:
                 del self._tables[user]
 
     def counts(self) -> list[tuple[str, int]]:

@@ -9,33 +9,27 @@ Source: wire-semantics 3.5.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TypeAlias
-
-BatchKey: TypeAlias = tuple[int, bytes, int]
-"""producer id, topic (name or uuid, as the request has it), partition"""
+from sluice.proxy.session.producer_ids.batches import Batches, GateKey, is_above
 
 
 class HeldBatches:
     """What the connections of one user hold now."""
 
-    __slots__ = ("_is_above", "_places")
+    __slots__ = ("_places",)
 
-    def __init__(self, is_above: Callable[[int, int], bool]) -> None:
-        """`is_above`: whether a sequence is later than another."""
-        self._is_above = is_above
+    def __init__(self) -> None:
         # Two connections may hold the same: the client left one of them, and that has not shown yet.
-        self._places: dict[BatchKey, list[tuple[int, int]]] = {}
+        self._places: dict[GateKey, list[tuple[int, int]]] = {}
 
     def __len__(self) -> int:
         return len(self._places)
 
-    def add(self, batches: Mapping[BatchKey, tuple[int, int]]) -> None:
+    def add(self, batches: Batches) -> None:
         """A connection holds them; each with (epoch, base sequence)."""
         for key, place in batches.items():
             self._places.setdefault(key, []).append(place)
 
-    def remove(self, batches: Mapping[BatchKey, tuple[int, int]]) -> None:
+    def remove(self, batches: Batches) -> None:
         """It holds them no more."""
         for key, place in batches.items():
             held = self._places.get(key)
@@ -44,19 +38,19 @@ class HeldBatches:
                 if not held:
                     del self._places[key]
 
-    def before(self, key: BatchKey, epoch: int, sequence: int) -> int | None:
+    def before(self, key: GateKey, epoch: int, sequence: int) -> int | None:
         """The lowest sequence held that this batch would overtake; None: it overtakes nothing."""
         lowest: int | None = None
         for other, first in self._places.get(key, ()):
-            if other == epoch and self._is_above(sequence, first):
-                lowest = first if lowest is None or self._is_above(lowest, first) else lowest
+            if other == epoch and is_above(sequence, first):
+                lowest = first if lowest is None or is_above(lowest, first) else lowest
         return lowest
 
-    def has_any(self, batches: Mapping[BatchKey, tuple[int, int]]) -> bool:
+    def has_any(self, batches: Batches) -> bool:
         """Something is held of the producer and partition of one of these."""
         return bool(self._places) and not self._places.keys().isdisjoint(batches)
 
-    def forwarded(self, key: BatchKey, epoch: int, sequence: int) -> None:
+    def forwarded(self, key: GateKey, epoch: int, sequence: int) -> None:
         """Another connection has brought it: what is held of it or of before it is for nobody any more."""
         held = self._places.get(key)
         if held is None:
@@ -64,7 +58,7 @@ class HeldBatches:
         left = [
             (other, first)
             for other, first in held
-            if other > epoch or (other == epoch and self._is_above(first, sequence))
+            if other > epoch or (other == epoch and is_above(first, sequence))
         ]
         if left:
             self._places[key] = left
@@ -77,7 +71,7 @@ class Holding:
 
     __slots__ = ("_batches", "_held")
 
-    def __init__(self, held: HeldBatches, batches: Mapping[BatchKey, tuple[int, int]]) -> None:
+    def __init__(self, held: HeldBatches, batches: Batches) -> None:
         self._held = held
         self._batches = batches
         held.add(batches)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from sluice.protocol.transactions.requests import Addition
-from sluice.proxy.session.producer_ids.gate_table import GateKey
+from sluice.proxy.session.producer_ids.batches import GateKey
 from sluice.quotas.producer_ids.principal import PairKeys
 
 _OFFSETS_PARTITION: Final = -1

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sluice.proxy.session.producer_ids.gate_table import (
-    GateKey,
-    GateTable,
-    GateTables,
-    first_batches,
-    is_above,
-)
+from sluice.proxy.session.producer_ids.batches import GateKey, first_batches, is_above
+from sluice.proxy.session.producer_ids.gate_table import GateTable, GateTables
 
 KEY: GateKey = (7, b"orders", 0)
 OTHER: GateKey = (7, b"orders", 1)

@@ -11,7 +11,8 @@ from collections.abc import Callable
 import pytest
 
 from sluice.proxy.session.connection_states import State
-from sluice.proxy.session.producer_ids.gate_table import GateKey, GateTable, GateTables
+from sluice.proxy.session.producer_ids.batches import GateKey
+from sluice.proxy.session.producer_ids.gate_table import GateTable, GateTables
 from sluice.proxy.session.producer_ids.verdict import RefusalReason, Verdict
 from sluice.quotas.limits.limits import QuotaLimits
 from testkit.proxy.playbook import Shell

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from sluice.proxy.session.policy import SessionPolicy
-from sluice.proxy.session.producer_ids.gate_table import GateKey, GateTable, GateTables
+from sluice.proxy.session.producer_ids.batches import GateKey
+from sluice.proxy.session.producer_ids.gate_table import GateTable, GateTables
 from sluice.proxy.session.producer_ids.untracked import Untracked
 from sluice.proxy.session.producer_ids.verdict import RefusalReason, Verdict
 from sluice.proxy.session.session import Session
