@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from sluice.proxy.assembly import Assembled
+from sluice.proxy.listener.upstream_watch import Patience
 from testkit.frames.frames import API_VERSIONS, METADATA, answer, request
 from testkit.frames.questions import is_served
 from testkit.frames.wire import dial
@@ -27,8 +28,10 @@ from testkit.proxy.local_proxy import until
 from testkit.proxy.secured_proxy import SecuredProxy, credentials_file
 
 pytestmark = pytest.mark.asyncio
-SOON_S = 4.0
-"""A second until the connection is closed, one until it may be asked again, and a busy machine."""
+PATIENCE = Patience(interval_s=60.0)
+SOON_S = 20.0
+"""Long before it would be asked anyway. A second until the connection is closed, one until it may be asked
+again, and a busy machine."""
 
 
 @asynccontextmanager
@@ -36,6 +39,7 @@ async def serving(listener: Mapping[str, Any], port: int = 1) -> AsyncIterator[A
     """A listener in front of the broker at `port`, ready, and its watch."""
     async with SecuredProxy(port, listener=listener) as proxy:
         watch = proxy.assembled.upstream
+        watch._patience = PATIENCE
         watching = asyncio.ensure_future(watch.run())
         try:
             await until(lambda: not watch.problem)
