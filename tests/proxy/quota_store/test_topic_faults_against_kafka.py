@@ -62,7 +62,7 @@ async def test_a_record_whose_answer_was_lost_does_not_bring_back_what_was_remov
         await is_removed.wait()
         raise KafkaConnectionError("gone, and with it the answer")
 
-    options = options_of(kafka, request_timeout_s=30.0)
+    options = options_of(kafka)
     async with following(options) as one, following(options) as two:
         await until(lambda: one.is_followed and two.is_followed)
         produces(monkeypatch, instead)
@@ -130,7 +130,7 @@ async def test_a_broker_that_does_not_answer_a_look_keeps_no_change_from_being_f
         looking.set()
         await asyncio.Event().wait()
 
-    options = options_of(kafka, request_timeout_s=30.0)
+    options = options_of(kafka)
     monkeypatch.setattr(topic_connection, "_LOOK_S", 0.05)
     monkeypatch.setattr(topic_connection, "check_same", hangs)
     async with following(options) as one, following(options) as two:
