@@ -117,7 +117,7 @@ async def test_a_client_that_resets_while_it_is_held_leaves_nothing() -> None:
 async def test_more_of_a_held_client_that_comes_when_its_brokers_end_is_known_waits_for_nothing() -> None:
     """The session may know of it before the connection is closed, as when a write to the broker failed."""
     async with FaultBroker(answers) as broker, LocalProxy(broker.port, limits_of(RATE)) as proxy:
-        with await into_debt(proxy), await proxy.client() as ahead:
+        with await into_debt(proxy, debt_s=2.0), await proxy.client() as ahead:
             await ahead.send(produce_of(RATE * 3))
             await ahead.silence()
             known = set(proxy.connections)
