@@ -38,18 +38,22 @@ def exchange(connection: socket.socket, frame: bytes) -> bytes | None:
         return None
 
 
-def served(address: tuple[str, int], connections: int) -> tuple[int, float]:
-    """Of so many that connect at once, how many are served; and when the last of the others has ended."""
-    begun_s = time.monotonic()
+def served(address: tuple[str, int], connections: int) -> tuple[int, float, float]:
+    """Of so many that connect at once, how many are served; how long they were about it, in which more become
+    due; and when the last of the others has ended."""
+    begun_s = served_s = time.monotonic()
     clients = [
         socket.create_connection(address, timeout=30, source_address=(OURS, 0)) for _ in range(connections)
     ]
     try:
-        count = sum(exchange(client, ASK) is not None for client in clients)
+        count = 0
+        for client in clients:
+            if exchange(client, ASK) is not None:
+                count, served_s = count + 1, time.monotonic()
     finally:
         for client in clients:
             client.close()
-    return count, time.monotonic() - begun_s
+    return count, served_s - begun_s, time.monotonic() - begun_s
 
 
 @contextmanager
@@ -76,12 +80,13 @@ def broker_quota(kafka: KafkaNode, rate: float) -> Iterator[None]:
 def test_in_kafkas_pacing_as_many_are_served_as_by_the_brokers_own_quota(kafka: KafkaNode) -> None:
     """5 a second: some fifty at once (of 11 windows, missing ones count as idle), and the rest is not."""
     with broker_quota(kafka, 5):
-        native, native_s = served(address_of(kafka.bootstrap), 100)
+        native, native_served_s, native_s = served(address_of(kafka.bootstrap), 100)
     quota = {"ip": OURS, KEY: 5}
     with SluiceProcess(doors_of(kafka), quotas=[quota], pacing={"mode": "kafka"}) as sluice:
-        ours, ours_s = served(address_of(sluice.bootstrap()), 100)
+        ours, ours_served_s, ours_s = served(address_of(sluice.bootstrap()), 100)
         assert sluice.disconnects("connection_creation_rate") == 100 - ours
         assert sluice.metric("sluice_connections_over_rate_total", rule="ip", shadow="false") == 100 - ours
-    assert ours == pytest.approx(native, abs=5), "the burst takes its time, in which more become due"
-    assert 45 <= ours <= 60
+    due = 5 * max(native_served_s, ours_served_s)  # on a busy machine they come one after the other
+    assert ours == pytest.approx(native, abs=5 + due), "the burst takes its time, in which more become due"
+    assert 45 <= ours <= 55 + due
     assert max(native_s, ours_s) < 20
