@@ -94,7 +94,9 @@ def _java(kafka: KafkaNode, sluice: SluiceProcess, topic: str) -> None:
 
 
 def _watch(sluice: SluiceProcess, run: Run, done: Event) -> None:
-    while not done.wait(0.1):
+    is_done = False
+    while not is_done:  # and once more when all is done, or the last that went on is missing
+        is_done = done.wait(0.1)
         before_s = time.monotonic()
         total = sum(
             value
