@@ -111,13 +111,20 @@ def test_who_is_trusted_changes_for_new_clients_and_drops_nobody(
     server = authority.server()
     rig.sluice.set_quotas({"user": "alice", "producer_byte_rate": 200_000})
     assert not is_let_in(rig, stranger)
+    looks = 0
+
+    def stranger_is_let_in() -> bool:
+        nonlocal looks
+        looks += 1
+        return is_let_in(rig, stranger)
+
     with restored(rig), flowing(rig, unique("topic")):
         ended = rig.sluice.disconnects("tls_failed")
         rig.secret.put(secret_of(server, newcomer.certificate_pem))
-        rig.sluice.wait_until(lambda: is_let_in(rig, stranger), "let in")
+        rig.sluice.wait_until(stranger_is_let_in, "let in")
         assert not is_let_in(rig, rig.identity("alice")), "whom the old authority vouches for"
-        # Alice's old connections live on; she could not make new ones.
-        assert rig.sluice.disconnects("tls_failed") - ended < 60
+        # Alice's old connections live on; she could not make new ones. Ours that were refused count, too.
+        assert rig.sluice.disconnects("tls_failed") - ended < looks + 40
     assert is_let_in(rig, rig.identity("alice"))
 
 
@@ -152,7 +159,7 @@ def test_new_credentials_count_for_new_connections_and_bad_ones_change_nothing(
         refused = rig.sluice.disconnects("upstream_login_failed")
         rig.logins.put({**logins(), "bob.password": "guessed"})
         rig.sluice.wait_until(lambda: not is_let_in(rig, rig.identity("bob")), "bob is refused")
-        assert rig.sluice.disconnects("upstream_login_failed") > refused
+        rig.sluice.wait_until(lambda: rig.sluice.disconnects("upstream_login_failed") > refused, "counted")
         line = rig.sluice.log_lines("connection_closed", cause="upstream_login_failed")[-1]
         assert "Authentication failed" in line["detail"]
         assert "guessed" not in rig.sluice.log.read_text()
