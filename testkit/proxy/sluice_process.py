@@ -32,7 +32,7 @@ from testkit.processes.ports import LOOPBACK, free_port_range
 SLUICE: Final = Path(sys.executable).with_name("sluice")
 READY_WITHIN_S: Final = 30.0
 _ON_ITS_WAY_S: Final = 0.1
-_LOOKS: Final = 3
+_LOOKS: Final = 6
 SHOWN_WITHIN_S: Final = 15.0
 """how long what has happened may take to be seen, on a busy machine"""
 Quota = Mapping[str, object]
