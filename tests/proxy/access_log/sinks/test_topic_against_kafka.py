@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ _OF_THE_TOPIC = {"partitions", "retention_s", "max_record_bytes"}
 
 
 def topic_of(kafka: KafkaNode, *, bootstrap: str = "", **more: Any) -> TopicSettings:
-    options: dict[str, Any] = {"partitions": 2, "request_timeout_s": 5.0, **more}
+    options: dict[str, Any] = {"partitions": 2, "request_timeout_s": 30.0, **more}
     cluster = QuotaTopicOptions(
         name=f"access-{os.getpid()}-{next(_names)}",
         bootstrap=(bootstrap or kafka.bootstrap,),
@@ -207,7 +208,8 @@ def test_a_fetch_ends_with_a_reason_when_the_broker_goes_silent_in_its_midst(
     kafka: KafkaNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It asked for ever, without a word, and the night behind it never came."""
-    topic = topic_of(kafka, partitions=1, request_timeout_s=1.0)
+    topic = topic_of(kafka, partitions=1)
+    hasty = replace(topic, cluster=topic.cluster.model_copy(update={"request_timeout_s": 1.0}))
     with writing(topic, rotate_s=0.0) as writer:
         for number in range(1, 4):
             writer.offer(ROLLUP, columns(rows(number)))
@@ -221,7 +223,7 @@ def test_a_fetch_ends_with_a_reason_when_the_broker_goes_silent_in_its_midst(
     monkeypatch.setattr(DirectorySink, "write", write_while_it_freezes)
     try:
         with pytest.raises(FetchFailed, match=r"answered nothing for 4 s; .*; 3 files came before that"):
-            _fetched(topic, tmp_path)
+            _fetched(hasty, tmp_path)
     finally:
         os.kill(kafka.pid, signal.SIGCONT)
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
