@@ -199,7 +199,7 @@ async def begins_to_log_in(client: Wire) -> None:
 async def test_a_login_that_does_not_come_ends_in_time_and_nobody_elses(
     does: Callable[[Wire], Awaitable[None]],
 ) -> None:
-    async with running(limits={"authentication_timeout_s": 1.0}) as sluice:
+    async with running(limits={"authentication_timeout_s": 3.0}) as sluice:  # in which the good one logs in
         port = sluice.doors["SASL"].port
         with await dial(port) as good, await dial(port) as bad:
             await log_in(good, "alice")
@@ -210,7 +210,7 @@ async def test_a_login_that_does_not_come_ends_in_time_and_nobody_elses(
 
 
 async def test_a_request_that_drips_ends_and_a_large_one_that_flows_does_not() -> None:
-    async with running(limits={"slow_frame_timeout_s": 1.0}) as sluice:
+    async with running(limits={"slow_frame_timeout_s": 2.0}) as sluice:
         port, frame = sluice.doors["PLAIN"].port, produce_of(100_000, correlation_id=4)
         with await dial(port) as drips, await dial(port) as flows:
             ended = asyncio.get_running_loop().create_task(drips.rest())
