@@ -34,7 +34,7 @@ def test_one_that_hangs_fails_once_and_the_others_are_run(tmp_path: Path) -> Non
     for number in range(2, 8):
         (tmp_path / f"test_{number}.py").write_text(PASSES)
     command = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadfile", "-c", "/dev/null"]
-    limits = ["-o", "faulthandler_timeout=1", "-o", "faulthandler_exit_on_timeout=true"]
+    limits = ["-o", "faulthandler_timeout=3", "-o", "faulthandler_exit_on_timeout=true"]
     done = subprocess.run(
         [*command, "--rootdir", tmp_path, *limits, tmp_path],
         check=False, capture_output=True, text=True, timeout=WITHIN_S, cwd=ROOT,
