@@ -35,8 +35,7 @@ from testkit.proxy.local_proxy import until
 
 pytestmark = pytest.mark.asyncio
 Lines = list[Any]
-SHORT = Patience(interval_s=0.02, retry_s=0.02, silence_s=1.2)
-"""A question waits for a third of the silence: many times as long as a busy machine lets it wait."""
+SHORT = Patience(interval_s=0.02, retry_s=0.02, silence_s=1.2)  # a question waits for 0.4 s
 
 
 @pytest.fixture
@@ -69,8 +68,7 @@ class Session:
 class Busy:
     """Has been answered again whenever it is looked at."""
 
-    def __init__(self) -> None:
-        self._answers = count(1)
+    _answers = count(1)
 
     @property
     def bytes_to_client(self) -> int:
@@ -393,10 +391,8 @@ async def test_a_broker_that_is_no_more_is_not_told_of_for_ever(
 ) -> None:
     monkeypatch.setattr("sluice.proxy.listener.circuit.FORGOTTEN_MS", 50.0)
     gone = (LOOPBACK, free_port())
-    async with (
-        FaultBroker(Freezes()) as broker,
-        watching(broker.port, known=gone[1] if known else None) as rig,
-    ):
+    told = gone[1] if known else None
+    async with FaultBroker(Freezes()) as broker, watching(broker.port, known=told) as rig:
         assert await rig.upstream.dial(gone, None) is None
         assert gone in dict(rig.circuits.items())
         for now_ms in (0.0, 24 * 3_600_000.0):
