@@ -90,10 +90,13 @@ def kafka(kafka_dist: KafkaDist) -> Iterator[KafkaNode]:
     Native listeners: `kafka.bootstrap`, `kafka.bootstrap_sasl`. For a Sluice in front of it, listen where
     `kafka.advertised(name)` says and dial `kafka.address(name)`, name SLUICE or SLUICE_SASL: one Sluice
     at a time. Tests share it, so each uses topics, groups and principals of its own.
+
+    It is not taken for dead when a test or a busy machine has halted it: there is none to take its place.
     """
     sluice_port, sluice_sasl_port = free_ports(2)
     advertised = {"SLUICE": (LOOPBACK, sluice_port), "SLUICE_SASL": (LOOPBACK, sluice_sasl_port)}
-    with KafkaNode(kafka_dist, advertised=advertised, native=["SASL"]) as node:
+    config = {"broker.session.timeout.ms": "120000"}
+    with KafkaNode(kafka_dist, advertised=advertised, native=["SASL"], config=config) as node:
         yield node
 
 

@@ -227,7 +227,7 @@ def test_a_fetch_ends_with_a_reason_when_the_broker_goes_silent_in_its_midst(
     finally:
         os.kill(kafka.pid, signal.SIGCONT)
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-        wait_until(lambda: bool(admin.list_topics(timeout=10).brokers), within_s=60)  # not fenced any more
+        wait_until(lambda: bool(admin.list_topics(timeout=10).brokers), within_s=60)
     assert len(read_all(tmp_path)) == 1 + 2 + 3
     monkeypatch.undo()
     assert _fetched(topic, tmp_path) in (Fetched(there=3), Fetched()), "it may have committed when it woke up"
