@@ -105,14 +105,23 @@ def native_of(kafka: KafkaNode) -> tuple[str, int]:
     return host, int(port)
 
 
-def set_broker_quota(kafka: KafkaNode, client_id: str, rate: float | None) -> None:
-    """At the broker itself."""
-    op: Struct = {"key": KEY, "value": rate or 0.0, "remove": rate is None}
+def set_broker_quota(kafka: KafkaNode, client_id: str, rate: float) -> None:
+    """At the broker itself; returns when its controller goes by it, some time after it has answered."""
+    _set_broker_quota(kafka, client_id, rate)
+    looks = f"looks-at-{client_id}"
+    _set_broker_quota(kafka, looks, 1e-3)  # told after it, and so in force after it
+    look, deadline_s = Place(native_of(kafka), looks, looks + "-"), time.monotonic() + 30.0
+    while look.create({"x": 60}, validate_only=True)[0] != [("x", REFUSED)]:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+
+
+def _set_broker_quota(kafka: KafkaNode, client_id: str, rate: float) -> None:
+    op: Struct = {"key": KEY, "value": rate, "remove": False}
     entry: Struct = {"entity": [{"entityType": "client-id", "entityName": client_id}], "ops": [op]}
     frame = ask(native_of(kafka), ALTER_CLIENT_QUOTAS, 1, {"entries": [entry]}, "operator")
     (told,) = cast("list[Struct]", decoded("response", ALTER_CLIENT_QUOTAS, 1, frame).body["entries"])
     assert told["errorCode"] == 0
-    time.sleep(1.0)  # until the controller has it
 
 
 def story(place: Place) -> tuple[list[Step], list[float]]:
