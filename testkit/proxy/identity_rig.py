@@ -34,7 +34,7 @@ EACH, TOKENS, SERVICE, CERTIFICATE, AGAIN = (
 the proxy logs in as each user by a password, or by his token, or as one for all, or shows a certificate for
 all."""
 RULES = r"RULE:^CN=([a-z]+),OU=Payments$/$1/, DEFAULT"
-SESSION_MS = 6_000
+SESSION_MS = 10_000
 """how long the broker lets a login count at AGAIN: a Fetch sent before the next login has 5 % of it to
 reach the broker, on a machine that others use too"""
 

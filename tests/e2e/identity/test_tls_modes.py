@@ -35,7 +35,7 @@ pytestmark = pytest.mark.kafka
 Unique = Callable[[str], str]
 TO_PLAIN, TO_TLS, AGAIN = "TO_PLAIN_SASL", "TO_TLS_SASL_SSL", "AGAIN_SASL"
 """doors, and the listeners of the broker behind them: clients come with SASL_SSL to all"""
-SESSION_MS = 2_500
+SESSION_MS = 5_000
 """how long the broker lets a login with SCRAM-SHA-256 count at AGAIN"""
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 RECORDS = numbered(200, size_bytes=500)
