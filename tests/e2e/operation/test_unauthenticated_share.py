@@ -94,6 +94,7 @@ async def test_hostile_connections_take_their_share_of_a_core_and_no_more(
                         sluice.wait_until,
                         lambda: sluice.metric("sluice_accepts_delayed_total") > 0,
                         "the share is used up",
+                        60.0,
                     )
                     begun_s, cpu_s = time.monotonic(), sluice.metric("process_cpu_seconds_total")
                     guests_s = sluice.metric("sluice_unauthenticated_seconds_total")
