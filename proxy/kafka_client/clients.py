@@ -46,8 +46,8 @@ CONFIGS: Final = {
     "compression.type": "producer",
 }
 
-_SEEN_AFTER_S: Final = (0.02, 0.04, 0.08, 0.16, 0.3, 0.6, 0.8, 1.0, 1.0, 1.0)
-"""pauses between two looks for a topic that was made"""
+_SEEN_AFTER_S: Final = (0.0, 0.02, 0.04, 0.08, 0.16, 0.3, 0.6, 0.8, 1.0, 1.0, 1.0)
+"""pauses before each look for a topic that was made"""
 _NO_SERVICE: Final = "has no `service:` with a password"
 
 
@@ -192,21 +192,21 @@ async def create_topic(
 async def ensure_topic(client: AIOKafkaClient, options: TopicOptions) -> bytes:
     """The topic's id, after it has been made if it was missing. Raises as `topic_id`."""
     found = await topic_id(client, options.name)
-    if found is None:
-        await create_topic(
-            client, options.name, 1, options.replication_factor, CONFIGS, options.request_timeout_s
-        )
-        found = await _id_once_made(client, options.name)
-    return found
+    if found is not None:
+        return found
+    await create_topic(
+        client, options.name, 1, options.replication_factor, CONFIGS, options.request_timeout_s
+    )
+    return await _id_once_made(client, options.name)
 
 
 async def _id_once_made(client: AIOKafkaClient, name: str) -> bytes:
     """The controller made it; the broker that is asked knows it some moments later. Raises as `topic_id`."""
     for pause_s in _SEEN_AFTER_S:
+        await asyncio.sleep(pause_s)
         found = await topic_id(client, name)
         if found is not None:
             return found
-        await asyncio.sleep(pause_s)
     raise TopicRefused(
         f"{name} has been made, and the broker does not know it after {sum(_SEEN_AFTER_S):g} s"
     )

@@ -15,7 +15,8 @@ from pathlib import Path
 from sluice.proxy.access_log.sinks.directory import WRITING
 from sluice.usage.access_record import ROLLUP
 from testkit.access_log.access_rows import BEGIN_MS, columns, rows
-from testkit.access_log.access_writers import wait_until, writing
+from testkit.access_log.access_writers import writing
+from testkit.processes.waiting import wait_until
 
 
 def _kill_self(*_: object) -> None:

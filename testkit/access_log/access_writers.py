@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,11 +28,3 @@ def writing(sink: SinkSettings | Path, **more: Any) -> Iterator[AccessWriter]:
         yield writer
     finally:
         writer.close(ENDS_WITHIN_S)
-
-
-def wait_until(seen: Callable[[], bool], within_s: float = 20.0) -> None:
-    """Until something can be seen."""
-    deadline_s = time.monotonic() + within_s
-    while not seen():
-        assert time.monotonic() < deadline_s, "it was not seen in time"
-        time.sleep(0.005)

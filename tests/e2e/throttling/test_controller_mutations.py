@@ -27,6 +27,7 @@ from testkit.frames.frames import decoded, request
 from testkit.frames.mutation_frames import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, REFUSED, errors_in
 from testkit.kafka.node import KafkaNode
 from testkit.processes.ports import LOOPBACK, free_port
+from testkit.processes.waiting import wait_until
 from testkit.proxy.sluice_process import Door, SluiceProcess
 
 Results: TypeAlias = list[tuple[str | None, int]]
@@ -110,10 +111,8 @@ def set_broker_quota(kafka: KafkaNode, client_id: str, rate: float) -> None:
     _set_broker_quota(kafka, client_id, rate)
     looks = f"looks-at-{client_id}"
     _set_broker_quota(kafka, looks, 1e-3)  # told after it, and so in force after it
-    look, deadline_s = Place(native_of(kafka), looks, looks + "-"), time.monotonic() + 30.0
-    while look.create({"x": 60}, validate_only=True)[0] != [("x", REFUSED)]:
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
+    look = Place(native_of(kafka), looks, looks + "-")
+    wait_until(lambda: look.create({"x": 60}, validate_only=True)[0] == [("x", REFUSED)], within_s=30.0)
 
 
 def _set_broker_quota(kafka: KafkaNode, client_id: str, rate: float) -> None:

@@ -22,7 +22,8 @@ from sluice.proxy.access_log.sinks.sink import LogFile
 from sluice.proxy.access_log.writer import AccessWriter
 from sluice.usage.access_record import REQUESTS, ROLLUP
 from testkit.access_log.access_rows import columns, files, read_all, rows
-from testkit.access_log.access_writers import settings_of, wait_until, writing
+from testkit.access_log.access_writers import settings_of, writing
+from testkit.processes.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
 NOBODY = 65_534

@@ -22,7 +22,8 @@ from sluice.usage.access_record import REQUESTS, ROLLUP, Columns
 from testkit.access_log.access_records import connection, flow
 from testkit.access_log.access_rows import BEGIN_MS, clients, columns, files, read, read_all, row, rows
 from testkit.access_log.access_windows import windows_of
-from testkit.access_log.access_writers import settings_of, wait_until, writing
+from testkit.access_log.access_writers import settings_of, writing
+from testkit.processes.waiting import wait_until
 
 
 @pytest.fixture

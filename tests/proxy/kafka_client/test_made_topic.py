@@ -20,13 +20,12 @@ NO_CLIENT: Any = None
 def ids(monkeypatch: pytest.MonkeyPatch) -> list[bytes | None]:
     """What a broker answers, one look after the other; the last one for good."""
     answers: list[bytes | None] = []
-    made: list[str] = []
 
     async def topic_id(_client: Any, _name: str) -> bytes | None:
         return answers.pop(0) if len(answers) > 1 else answers[0]
 
-    async def create_topic(_client: Any, name: str, *_: Any) -> None:
-        made.append(name)
+    async def create_topic(*_: Any) -> None:
+        assert answers[0] is None, "it is not there"
 
     monkeypatch.setattr(clients, "topic_id", topic_id)
     monkeypatch.setattr(clients, "create_topic", create_topic)

@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from itertools import count
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Any
 
 import pytest
@@ -36,6 +35,7 @@ from sluice.proxy.session.own_topic.own_topic import OwnTopic
 from sluice.quotas.entity import QuotaEntity
 from testkit.clients.kafka_records import create_topic
 from testkit.kafka.node import KafkaNode
+from testkit.processes.waiting import wait_until
 from testkit.proxy.local_proxy import until
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.kafka]
@@ -208,7 +208,8 @@ async def test_a_topic_that_would_lose_quotas_is_not_used(
     await asyncio.to_thread(write, kafka, options, "alice", {"producer_byte_rate": 5})
     with capture_logs() as lines:
         async with following(options) as topic:
-            await until(lambda: any(reason in line.get("reason", "") for line in lines))
+            lost = "quota_topic_lost"
+            await until(lambda: any(line["event"] == lost and reason in line["reason"] for line in lines))
             assert not topic.is_followed
             with pytest.raises(QuotaApiError, match="cannot be reached"):
                 await set_rate(topic, "alice", 5.0)
@@ -351,16 +352,19 @@ def set_config(kafka: KafkaNode, topic: str, name: str, value: str) -> None:
 
 def empty(kafka: KafkaNode, topic: str) -> None:
     """Of a topic that may forget, which the broker knows a moment after its controller has said so."""
-    admin, deadline_s = AdminClient({"bootstrap.servers": kafka.bootstrap}), monotonic() + 30.0
-    while True:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+
+    def is_emptied() -> bool:
         (emptied,) = admin.delete_records([KafkaPartition(topic, 0, OFFSET_END)]).values()
         try:
             emptied.result(30)
-            return
         except KafkaException as error:
-            code = error.args[0].code()
-        assert (code, monotonic() < deadline_s) == (KafkaError.POLICY_VIOLATION, True)
-        sleep(0.05)
+            if error.args[0].code() != KafkaError.POLICY_VIOLATION:
+                raise
+            return False
+        return True
+
+    wait_until(is_emptied, within_s=30.0)
 
 
 def configs_of(kafka: KafkaNode, topic: str) -> Any:

@@ -17,8 +17,9 @@ from sluice.quotas.files.config_error import ConfigError
 from sluice.quotas.files.load import MAX_SMALL_BYTES
 from sluice.usage.access_record import ROLLUP
 from testkit.access_log.access_rows import clients, columns, read, rows
-from testkit.access_log.access_writers import settings_of, wait_until, writing
+from testkit.access_log.access_writers import settings_of, writing
 from testkit.access_log.fake_s3 import FakeS3
+from testkit.processes.waiting import wait_until
 
 SECRET = "wJalrXUtnFEMI0K7MDENG0bPxRfiCY"
 FOLDER = "logs/team/a/rollup/date=2026-11-20/hour=10/"

@@ -23,11 +23,12 @@ from sluice.proxy.access_log.sinks.sink import LogFile, TopicSettings
 from sluice.proxy.config.quotas import QuotaTopicOptions
 from sluice.usage.access_record import REQUESTS, ROLLUP, SCHEMA_VERSION, VERSION_KEY
 from testkit.access_log.access_rows import BEGIN_MS, clients, columns, read, read_all, row, rows
-from testkit.access_log.access_writers import wait_until, writing
+from testkit.access_log.access_writers import writing
 from testkit.clients.kafka_records import create_topic
 from testkit.kafka.dist import KafkaDist
 from testkit.kafka.node import KafkaNode
 from testkit.processes.ports import free_ports
+from testkit.processes.waiting import wait_until
 
 pytestmark = pytest.mark.kafka
 _names = count(1)
