@@ -25,6 +25,9 @@ from sluice.quotas.kinds import QuotaKind
 
 EARLY_MS: Final = 0.5
 """A wake that comes this early is on time: the loop's clock ticks in ms."""
+JUST_ENDED_MS: Final = 100.0
+"""A request that comes so soon behind a delay waited for its end: a client's sleep, and its way here, are late
+by that"""
 _FREE_MS: Final = 50.0
 """of a brake that is not sat out: what clients ask when they start, or once in five minutes, costs less"""
 _NEW: Final = rows()
@@ -67,7 +70,7 @@ class Pace:
         self._gate = Gate.TIME
         self._row = _NEW
         self._mute_until_ms = 0.0
-        self._stopped_ms = 0.0
+        self._stopped_ms = inf
 
     @property
     def is_delayed(self) -> bool:
@@ -88,6 +91,12 @@ class Pace:
         included."""
         begun_ms = self._stopped_ms if self._is_stopped(now_ms) else now_ms
         return max(now_ms, begun_ms + limit_ms)
+
+    def begun_ms(self, now_ms: float) -> float:
+        """When the delay began that a request sits out which is held from now on: its own, or the mute that
+        it stood behind."""
+        is_behind = self._stopped_ms <= now_ms <= self._mute_until_ms + JUST_ENDED_MS
+        return self._stopped_ms if is_behind else now_ms
 
     def _is_stopped(self, now_ms: float) -> bool:
         """A delay has begun and is not over: a hold and the mute behind it are one, and so are a mute and the

@@ -237,11 +237,12 @@ class Throttling:
         response_bytes: int,
         now_ms: float,
         *,
+        held_ms: float,
         reserved: float,
         at_boundary: bool,
     ) -> float:
-        """Charge an answer of Fetch or ShareFetch by its size, of which `reserved` bytes were expected; mute
-        what is owed. Returns the mute in ms."""
+        """Charge an answer of Fetch or ShareFetch by its size, of which `reserved` bytes were expected and
+        whose request was held for `held_ms`; mute what is owed. Returns the mute in ms."""
         charge = sensor.charge_whole if reserved and api_key == FETCH else sensor.charge
         clears_at_ms = charge(response_bytes, now_ms)
         mute_ms = 0.0
@@ -253,7 +254,7 @@ class Throttling:
                     sensor, api_key, clears_at_ms, self.delay_limit_ms(api_key), response_bytes, now_ms
                 )
             else:
-                last_ms = self._pace.latest_ms(self.delay_limit_ms(api_key), now_ms)
+                last_ms = self._pace.latest_ms(self.left_ms(api_key, held_ms), now_ms)
                 clears_at_ms = min(clears_at_ms, last_ms)
                 mute_ms = clears_at_ms - now_ms
                 sensor.count_over(response_bytes, clears_at_ms)
@@ -322,6 +323,12 @@ class Throttling:
             limit_ms = timeouts.fetch_limit_ms(identity.user, identity.client_id, self._address, delays)
             return min(limit_ms, answer_ms)
         return min(delays.share_fetch_max_ms, answer_ms)
+
+    def left_ms(self, api_key: int, held_ms: float) -> float:
+        """The longest mute, or sleep of a client that is told, behind a Fetch that was held for `held_ms`. On
+        a group's connection they are one delay; on another the client heartbeats between the two."""
+        limit_ms = self.delay_limit_ms(api_key)
+        return max(limit_ms - held_ms, 0.0) if self.is_group else limit_ms
 
     @property
     def id_limit_ms(self) -> float:

@@ -23,7 +23,7 @@ def charge_fetch(
     sensor: Sensor, now_ms: float, *, at_boundary: bool,
 ) -> float:  # fmt: skip
     """Charge a Fetch's answer by its size, and write what is owed into it. Returns the throttle in ms."""
-    _, api_key, version, _, _, _, _, reserved, _, _ = entry
+    _, api_key, version, _, _, _, held_ms, reserved, _, _ = entry
     size = frame_end - pos
     limit = min(end, frame_end)
     fetches = throttling.fetches
@@ -32,13 +32,15 @@ def charge_fetch(
     if is_read:  # first: what a turn of this connection is, is told by the batches that it brings
         _note_batches(throttling, buf, pos, limit, version, sensor, now_ms)
     throttle_ms = throttling.charge_fetch(
-        sensor, api_key, size, now_ms, reserved=reserved, at_boundary=at_boundary
+        sensor, api_key, size, now_ms, held_ms=held_ms, reserved=reserved, at_boundary=at_boundary
     )
     if is_of_turns and not is_read and throttle_ms > 0.0:
         _note_batches(throttling, buf, pos, limit, version, sensor, now_ms)
     if throttle_ms > 0.0:
-        told_ms = fetches.tell(size, throttle_ms, now_ms)
-        _tell(buf, pos, limit, api_key, version, throttling.written_fetch_throttle_ms(told_ms))
+        told_ms = fetches.tell(size, throttle_ms, throttling.left_ms(api_key, held_ms), now_ms)
+        written_ms = throttling.written_fetch_throttle_ms(told_ms)
+        _tell(buf, pos, limit, api_key, version, written_ms)
+        fetches.told(written_ms, now_ms)
     fetches.part_from(sensor, now_ms)
     return throttle_ms
 
@@ -51,13 +53,12 @@ def _note_batches(
 
 
 def tell_of_no_records(
-    throttling: Throttling, buf: bytearray, pos: int, limit: int, version: int, work: AnswerWork,
-    now_ms: float,
+    buf: bytearray, pos: int, limit: int, version: int, work: AnswerWork
 ) -> None:  # fmt: skip
-    """The answer to a Fetch for nothing. With throttle_time_ms > 0, or Java takes no empty full answer; the
-    wait itself was the hold."""
-    wait_ms = max(throttling.fetches.wait_ms(now_ms), 1.0)
-    _tell(buf, pos, limit, FETCH, version, throttling.written_fetch_throttle_ms(wait_ms))
+    """The answer to a Fetch for nothing, whose wait was its hold: more is not told, or a client that sleeps
+    as it is told would be longer from one Fetch to the next than its heartbeats allow. But something is, or
+    Java takes no empty full answer."""
+    _tell(buf, pos, limit, FETCH, version, 1)
     if work is NEW_SESSION:
         forget_session(buf, response_body(buf, pos, limit, FETCH, version), limit)
 

@@ -23,7 +23,7 @@ from sluice.protocol.apis import FETCH
 from sluice.protocol.fetch import read_waits, write_max_bytes, write_max_wait
 from sluice.proxy.session.delays import no_delay
 from sluice.proxy.session.producer_ids.shared import Wake
-from sluice.proxy.session.read_gate import EARLY_MS, Pace
+from sluice.proxy.session.read_gate import EARLY_MS, JUST_ENDED_MS, Pace
 from sluice.quotas.kinds import QuotaKind
 from sluice.quotas.sensors.fetch_queue import FetchPlace, FetchQueue
 from sluice.quotas.sensors.hold_ticket import HoldTicket
@@ -62,8 +62,8 @@ class FetchTurns:
 
     __slots__ = (
         "_begun_ms", "_former", "_limit_ms", "_pace", "_place", "_poll_ms", "_polls", "_queue", "_sensor",
-        "_ticket", "_until_ms", "held_ms", "is_held", "paid_at_ms", "reserved_bytes",
-        "wake",
+        "_ticket", "_told_ms", "_told_until_ms", "_until_ms", "held_ms", "is_held", "paid_at_ms",
+        "reserved_bytes", "wake",
     )  # fmt: skip
 
     def __init__(self, pace: Pace, limit_ms: Callable[[int], float]) -> None:
@@ -80,6 +80,8 @@ class FetchTurns:
         self._ticket: HoldTicket | None = None
         self._begun_ms = self._until_ms = 0.0
         self._poll_ms = -inf
+        # When the last answer told of a wait, and its end: a client that heeds it comes only then.
+        self._told_ms = self._told_until_ms = -inf
         self.is_held = False
         """a Fetch waits, in state HOLDING"""
         self.held_ms = 0.0
@@ -133,17 +135,26 @@ class FetchTurns:
             queue.came(self._place)
             self._go(queue, buf, offset, now_ms)
             return _GO
-        limit_ms = self._limit_ms(api_key)
-        if api_key != FETCH:
-            limit_ms = min(limit_ms, _SHARE_FETCH_MS)
+        self._until_ms = self._latest_ms(api_key, now_ms)
         self._begun_ms = max(now_ms, self.paid_at_ms)
-        # Whatever was told before: a client's heartbeats may stand behind it.
-        self._until_ms = now_ms + limit_ms
         if self._poll_ms > now_ms:
             self._hold(min(self._poll_ms, self._until_ms))
         else:
             self._enter(queue, buf, offset, api_key, now_ms)
         return Turn.WAIT
+
+    def _latest_ms(self, api_key: int, now_ms: float) -> float:
+        """When the Fetch that is held from now on goes at the latest, or is replaced. The mute that it stood
+        behind, and the wait that its client was told of and sat out, are one delay with its hold: the
+        client's heartbeats may stand behind all of it, or come only between two Fetches."""
+        limit_ms = self._limit_ms(api_key)
+        if api_key != FETCH and limit_ms > _SHARE_FETCH_MS:
+            return now_ms + _SHARE_FETCH_MS
+        begun_ms = self._pace.begun_ms(now_ms)
+        if now_ms <= self._told_until_ms + JUST_ENDED_MS:
+            begun_ms = min(begun_ms, self._told_ms)
+        self._told_until_ms = -inf  # what comes next was told of by another answer
+        return max(now_ms, begun_ms + limit_ms)
 
     def _held_again(
         self, queue: FetchQueue, buf: bytearray, offset: int, api_key: int, now_ms: float
@@ -265,13 +276,16 @@ class FetchTurns:
             del self._former[sensor]
             self._part(*former, now_ms)
 
-    def tell(self, charged: float, mute_ms: float, now_ms: float) -> float:
+    def told(self, throttle_ms: float, now_ms: float) -> None:
+        """An answer tells its client to wait for so long."""
+        self._told_ms, self._told_until_ms = now_ms, now_ms + throttle_ms
+
+    def tell(self, charged: float, mute_ms: float, limit_ms: float, now_ms: float) -> float:
         """What an answer tells, in ms: what the connection's next Fetch will wait for, the mute and the queue
-        of its bucket."""
+        of its bucket, `limit_ms` at most."""
         queue = self._queue
         if queue is None:
             return mute_ms
-        limit_ms = self._limit_ms(FETCH)
         return max(mute_ms, queue.tell(self._place, charged, self.wait_ms(now_ms), limit_ms, now_ms))
 
     def wait_ms(self, now_ms: float) -> float:

@@ -131,7 +131,9 @@ def test_only_a_fetch_that_has_reserved_owes_all_that_it_brought() -> None:
         (FETCH, 100.0, 0), (FETCH, 0.0, 3_000), (SHARE_FETCH, 100.0, 3_000), (SHARE_FETCH, 0.0, 3_000),
     ):  # fmt: skip
         connection, sensor = Connection(), bucket(max_debt_ms=1_000.0)
-        connection.throttling.charge_fetch(sensor, api_key, 5_000, 0.0, reserved=reserved, at_boundary=True)
+        connection.throttling.charge_fetch(
+            sensor, api_key, 5_000, 0.0, held_ms=0.0, reserved=reserved, at_boundary=True
+        )
         assert (sensor.charged, sensor.forgiven) == (5_000, forgiven)
 
 
@@ -146,7 +148,7 @@ def test_a_fetch_that_waits_while_nothing_is_there_is_told_of_and_its_mute_goes_
         connection.pace.release(0.0)
         for continues in (is_told, False):
             mute_ms = connection.throttling.charge_fetch(
-                sensor, FETCH, 2_000, 0.0, reserved=0.0, at_boundary=True
+                sensor, FETCH, 2_000, 0.0, held_ms=0.0, reserved=0.0, at_boundary=True
             )
             assert connection.logged[-1] == (EventKind.MUTE, mute_ms, 2_000, continues)
 

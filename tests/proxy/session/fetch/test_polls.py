@@ -80,7 +80,7 @@ def test_a_poll_that_sleeps_ends_with_its_connection_and_leaves_nothing() -> Non
 def test_a_wait_that_nobody_knows_of_is_none() -> None:
     """Before its first Fetch, and without a limit."""
     turns = FetchTurns(Shell(session_of()).session.pace, lambda _: 3_000.0)
-    assert (turns.wait_ms(START_MS), turns.tell(5_000.0, 70.0, START_MS)) == (0.0, 70.0)
+    assert (turns.wait_ms(START_MS), turns.tell(5_000.0, 70.0, 3_000.0, START_MS)) == (0.0, 70.0)
 
 
 def test_an_answer_too_short_for_what_it_must_tell_is_the_brokers_fault() -> None:

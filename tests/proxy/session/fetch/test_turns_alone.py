@@ -314,27 +314,27 @@ def test_whoever_is_told_to_come_again_is_expected_until_it_comes_or_parts() -> 
         each.asks(0.0, max_bytes=100)
         each.turns.drop(0.0)
         each.pace.release(0.0)
-    assert first.turns.tell(100.0, 0.0, 0.0) == 250.0
-    assert second.turns.tell(100.0, 0.0, 0.0) == 350.0
+    assert first.turns.tell(100.0, 0.0, LIMIT_MS, 0.0) == 250.0
+    assert second.turns.tell(100.0, 0.0, LIMIT_MS, 0.0) == 350.0
     first.turns.closed(1.0)
-    assert second.turns.tell(100.0, 0.0, 1.0) == 249.0, "nor itself"
+    assert second.turns.tell(100.0, 0.0, LIMIT_MS, 1.0) == 249.0, "nor itself"
     second.asks(260.0, max_bytes=100)
     third = Connection(sensor)
     third.asks(260.0, max_bytes=100)
-    assert third.turns.tell(100.0, 0.0, 260.0) == 100.0, "its own turn, and nobody's"
+    assert third.turns.tell(100.0, 0.0, LIMIT_MS, 260.0) == 100.0, "its own turn, and nobody's"
 
 
 def test_what_a_fetch_would_wait_is_told() -> None:
     connection = Connection(bucket(owed=250.0))
     assert connection.turns.wait_ms(0.0) == 0.0, "of a bucket that it has not fetched from"
-    assert connection.turns.tell(0.0, 77.0, 0.0) == 77.0
+    assert connection.turns.tell(0.0, 77.0, LIMIT_MS, 0.0) == 77.0
     connection.asks(0.0)
     assert connection.turns.wait_ms(100.0) == 150.0 + 100.0
     other = Connection(connection.sensor)
     other.asks(100.0)
     assert other.turns.wait_ms(100.0) == 150.0 + 200.0
-    assert other.turns.tell(0.0, 77.0, 100.0) == 350.0
-    assert other.turns.tell(0.0, 777.0, 100.0) == 777.0
+    assert other.turns.tell(0.0, 77.0, LIMIT_MS, 100.0) == 350.0
+    assert other.turns.tell(0.0, 777.0, LIMIT_MS, 100.0) == 777.0
     connection.turns.use(None, 100.0)
     assert connection.turns.wait_ms(100.0) == 0.0
     assert Connection(bucket(owed=9_000.0)).turns.wait_ms(0.0) == 0.0
