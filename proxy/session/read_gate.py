@@ -26,8 +26,8 @@ from sluice.quotas.kinds import QuotaKind
 EARLY_MS: Final = 0.5
 """A wake that comes this early is on time: the loop's clock ticks in ms."""
 JUST_ENDED_MS: Final = 100.0
-"""A request that comes so soon behind a delay waited for its end: a client's sleep, and its way here, are late
-by that"""
+"""A request that comes so soon behind a delay has waited for its end: its client's sleep, and its way here,
+are late by that"""
 _FREE_MS: Final = 50.0
 """of a brake that is not sat out: what clients ask when they start, or once in five minutes, costs less"""
 _NEW: Final = rows()
