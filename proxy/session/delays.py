@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 from types import MappingProxyType
 from typing import Final
 
@@ -126,11 +127,16 @@ class SessionTimeouts:
         if known_ms is None or session_timeout_ms < known_ms:
             self._entries.set(user, member, session_timeout_ms)
 
-    def fetch_limit_ms(self, user: str, client_id: str, address: str, limits: DelayLimits) -> float:
-        """Longest mute of a connection of this client that only fetches."""
+    def half_ms(self, user: str, client_id: str, address: str) -> float:
+        """Half the session timeout of this client: so long at most from one of its Fetches to the next, if it
+        heartbeats between two of them only. inf: none was seen."""
         seen_ms = self._entries.get(user, (client_id, address))
-        allowed_ms = limits.fetch_default_ms if seen_ms is None else seen_ms / 2
-        return min(limits.answer_budget_ms, allowed_ms)
+        return inf if seen_ms is None else seen_ms / 2
+
+    def fetch_limit_ms(self, user: str, client_id: str, address: str, limits: DelayLimits) -> float:
+        """Longest delay of a connection of this client that only fetches."""
+        half_ms = self.half_ms(user, client_id, address)
+        return min(limits.answer_budget_ms, limits.fetch_default_ms if half_ms == inf else half_ms)
 
     def __len__(self) -> int:
         return len(self._entries)

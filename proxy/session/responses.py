@@ -344,7 +344,7 @@ class AnswerSide:
         if work is MUTATION:
             return noted - forwarded_ms
         if work is NEW_SESSION or work is NO_RECORDS:
-            tell_of_no_records(buf, pos, min(end, frame_end), version, work)
+            tell_of_no_records(self._throttling, buf, pos, min(end, frame_end), version, work, now_ms)
             return 0.0
         if work is THROTTLE:
             assert sensor is not None

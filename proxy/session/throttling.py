@@ -331,6 +331,12 @@ class Throttling:
         return max(limit_ms - held_ms, 0.0) if self.is_group else limit_ms
 
     @property
+    def half_session_ms(self) -> float:
+        """Half the session timeout of this client, in ms; inf if none was seen."""
+        identity = self._identity
+        return self._shared.session_timeouts.half_ms(identity.user, identity.client_id, self._address)
+
+    @property
     def id_limit_ms(self) -> float:
         """The longest that a request waits for its producer ids, before any time of a transaction runs.
 

@@ -40,7 +40,7 @@ def charge_fetch(
         told_ms = fetches.tell(size, throttle_ms, throttling.left_ms(api_key, held_ms), now_ms)
         written_ms = throttling.written_fetch_throttle_ms(told_ms)
         _tell(buf, pos, limit, api_key, version, written_ms)
-        fetches.told(written_ms, now_ms)
+        fetches.told(written_ms, throttling.half_session_ms, now_ms)
     fetches.part_from(sensor, now_ms)
     return throttle_ms
 
@@ -53,12 +53,14 @@ def _note_batches(
 
 
 def tell_of_no_records(
-    buf: bytearray, pos: int, limit: int, version: int, work: AnswerWork
+    throttling: Throttling, buf: bytearray, pos: int, limit: int, version: int, work: AnswerWork,
+    now_ms: float,
 ) -> None:  # fmt: skip
-    """The answer to a Fetch for nothing, whose wait was its hold: more is not told, or a client that sleeps
-    as it is told would be longer from one Fetch to the next than its heartbeats allow. But something is, or
-    Java takes no empty full answer."""
-    _tell(buf, pos, limit, FETCH, version, 1)
+    """The answer to a Fetch for nothing. Its client sleeps as it is told, and then its next Fetch is held in
+    full: both within half its session. With throttle_time_ms > 0, or Java takes no empty full answer."""
+    sleep_ms = throttling.half_session_ms - throttling.delay_limit_ms(FETCH)
+    wait_ms = throttling.written_fetch_throttle_ms(min(throttling.fetches.wait_ms(now_ms), sleep_ms))
+    _tell(buf, pos, limit, FETCH, version, max(wait_ms, 1))
     if work is NEW_SESSION:
         forget_session(buf, response_body(buf, pos, limit, FETCH, version), limit)
 

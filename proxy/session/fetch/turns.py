@@ -62,7 +62,7 @@ class FetchTurns:
 
     __slots__ = (
         "_begun_ms", "_former", "_limit_ms", "_pace", "_place", "_poll_ms", "_polls", "_queue", "_sensor",
-        "_ticket", "_told_ms", "_told_until_ms", "_until_ms", "held_ms", "is_held", "paid_at_ms",
+        "_ticket", "_told_latest_ms", "_told_until_ms", "_until_ms", "held_ms", "is_held", "paid_at_ms",
         "reserved_bytes", "wake",
     )  # fmt: skip
 
@@ -80,8 +80,9 @@ class FetchTurns:
         self._ticket: HoldTicket | None = None
         self._begun_ms = self._until_ms = 0.0
         self._poll_ms = -inf
-        # When the last answer told of a wait, and its end: a client that heeds it comes only then.
-        self._told_ms = self._told_until_ms = -inf
+        # The end of the wait that the last answer told of: a client that heeds it comes only then. And when
+        # it must have its next answer.
+        self._told_until_ms = self._told_latest_ms = -inf
         self.is_held = False
         """a Fetch waits, in state HOLDING"""
         self.held_ms = 0.0
@@ -145,16 +146,16 @@ class FetchTurns:
 
     def _latest_ms(self, api_key: int, now_ms: float) -> float:
         """When the Fetch that is held from now on goes at the latest, or is replaced. The mute that it stood
-        behind, and the wait that its client was told of and sat out, are one delay with its hold: the
-        client's heartbeats may stand behind all of it, or come only between two Fetches."""
+        behind is one delay with its hold: the client's heartbeats may stand behind both. Or they come between
+        two Fetches only, and what it slept as it was told counts too."""
         limit_ms = self._limit_ms(api_key)
         if api_key != FETCH and limit_ms > _SHARE_FETCH_MS:
             return now_ms + _SHARE_FETCH_MS
-        begun_ms = self._pace.begun_ms(now_ms)
+        latest_ms = self._pace.begun_ms(now_ms) + limit_ms
         if now_ms <= self._told_until_ms + JUST_ENDED_MS:
-            begun_ms = min(begun_ms, self._told_ms)
+            latest_ms = min(latest_ms, self._told_latest_ms)
         self._told_until_ms = -inf  # what comes next was told of by another answer
-        return max(now_ms, begun_ms + limit_ms)
+        return max(now_ms, latest_ms)
 
     def _held_again(
         self, queue: FetchQueue, buf: bytearray, offset: int, api_key: int, now_ms: float
@@ -276,9 +277,9 @@ class FetchTurns:
             del self._former[sensor]
             self._part(*former, now_ms)
 
-    def told(self, throttle_ms: float, now_ms: float) -> None:
-        """An answer tells its client to wait for so long."""
-        self._told_ms, self._told_until_ms = now_ms, now_ms + throttle_ms
+    def told(self, throttle_ms: float, half_session_ms: float, now_ms: float) -> None:
+        """An answer tells its client, of this session timeout, to wait for so long."""
+        self._told_until_ms, self._told_latest_ms = now_ms + throttle_ms, now_ms + half_session_ms
 
     def tell(self, charged: float, mute_ms: float, limit_ms: float, now_ms: float) -> float:
         """What an answer tells, in ms: what the connection's next Fetch will wait for, the mute and the queue

@@ -1,4 +1,5 @@
-"""A Fetch's hold, the mute before or behind it, and what its client sleeps as it is told, are one delay.
+"""A Fetch's hold and the mute before or behind it are one delay; where the session timeout is known, what its
+client sleeps as it is told counts, too.
 
 Wire semantics 1.5: 2 s on a connection with group requests, half the session timeout on one that only fetches
 (3 s if none was seen): heartbeats may stand behind it, or come only between two Fetches.
@@ -14,6 +15,7 @@ from sluice.proxy.session.policy import SharedState
 from testkit.frames.frames import (
     FETCH,
     HEARTBEAT,
+    JOIN_GROUP,
     METADATA,
     SHARE_FETCH,
     answer,
@@ -30,7 +32,12 @@ OF_A_GROUP = pytest.mark.parametrize("is_group", [True, False], ids=["group", "f
 EARLY_MS = 1.0  # two wakes that come as soon as they may
 
 
-def connection(shared: SharedState, *, is_group: bool) -> Shell:
+def connection(shared: SharedState, *, is_group: bool, session_ms: int | None = None) -> Shell:
+    """`session_ms`: of a group that its client is in, by another connection; None: none was seen."""
+    if session_ms is not None:
+        member = shell_of(shared)
+        member.client_sends(request(JOIN_GROUP, 9, {"groupId": "g", "sessionTimeoutMs": session_ms}))
+        member.broker_sends(answer(JOIN_GROUP, 9))
     shell = shell_of(shared)
     if is_group:
         shell.client_sends(request(HEARTBEAT, 4, correlation_id=9))
@@ -88,33 +95,44 @@ def test_a_fetch_that_comes_later_has_a_whole_hold(is_group: bool) -> None:
     assert shell.session.pace.wake_at_ms - shell.now_ms == BOUND_MS[is_group]
 
 
-@OF_A_GROUP
-def test_a_replaced_fetch_tells_of_no_further_wait_and_the_next_one_is_held_in_full(is_group: bool) -> None:
-    """A client that sleeps as it is told would else be longer from Fetch to Fetch than the bound."""
-    shell = connection(fetch_debt(), is_group=is_group)
+@pytest.mark.parametrize(("session_ms", "hold_ms", "told_ms"), [
+    (6_000, 3_000, 1), (14_000, 7_000, 1), (16_000, 8_000, 1), (17_000, 8_000, 500), (45_000, 8_000, 2_000),
+    (None, 3_000, 2_000),
+])  # fmt: skip
+def test_a_replaced_fetch_tells_what_its_session_leaves_beside_a_whole_hold(
+    session_ms: int | None, hold_ms: float, told_ms: int
+) -> None:
+    """A client that sleeps as it is told would else be longer from Fetch to Fetch than half its session."""
+    shell = connection(fetch_debt(), is_group=False, session_ms=session_ms)
     for _ in range(3):
         fetches(shell)
-        shell.advance(BOUND_MS[is_group])
+        shell.advance(hold_ms)
         assert is_replaced(shell)
         shell.broker_sends(answer(FETCH, 12))
-        assert throttle_of(FETCH, 12, shell.to_client) == 1
+        assert throttle_of(FETCH, 12, shell.to_client) == told_ms
         assert shell.state is State.READING
+        shell.advance(told_ms)
 
 
-@OF_A_GROUP
-def test_what_a_client_sleeps_as_it_is_told_is_part_of_the_bound(is_group: bool) -> None:
-    """Held for 500 ms, then 60 s' worth comes. On a connection that only fetches nothing is muted behind what
-    was held, but 2 s are told."""
-    shell = connection(fetch_debt(500), is_group=is_group)
+@pytest.mark.parametrize(
+    ("session_ms", "until_ms"), [(6_000, 3_000), (16_000, 8_000), (19_000, 9_500), (None, 5_020)]
+)
+def test_what_a_client_sleeps_as_it_is_told_counts_where_its_session_is_known(
+    session_ms: int | None, until_ms: float
+) -> None:
+    """Held for 500 ms, then 60 s' worth comes, and 2 s are told. Nothing is muted behind what was held."""
+    shell = connection(fetch_debt(500), is_group=False, session_ms=session_ms)
     fetches(shell)
     shell.advance(500)
     shell.broker_sends(fetch_answer_of(60_000))
     answered_ms = shell.now_ms
     told_ms = throttle_of(FETCH, 12, shell.to_client)
-    assert told_ms == (1_500 if is_group else 2_000)
+    assert told_ms == 2_000
     shell.advance(told_ms + 20)
     fetches(shell)
-    shell.advance(max(answered_ms + BOUND_MS[is_group] - shell.now_ms, EARLY_MS))
+    shell.advance(answered_ms + until_ms - 1 - shell.now_ms)
+    assert shell.state is State.HOLDING
+    shell.advance(1)
     assert is_replaced(shell)
 
 
@@ -156,8 +174,10 @@ def test_a_share_fetch_elsewhere_is_held_for_two_seconds_behind_a_mute() -> None
 def test_from_answer_to_answer_it_is_the_bound_and_a_fetch_gets_its_turn(
     batch_bytes: int, heeds: bool, is_group: bool
 ) -> None:
-    """A minute at 1,000 B/s; what the broker has is answered at once. 20 ms of its own the client needs."""
-    shell = connection(shared_of(limits_of(fetch_rate=1_000)), is_group=is_group)
+    """A minute at 1,000 B/s with a session of 6 s; what the broker has is answered at once. 20 ms of its own
+    the client needs. Half its session is the bound of what it sleeps and waits; of the waits alone it is 2 s
+    on a group's connection."""
+    shell = connection(shared_of(limits_of(fetch_rate=1_000)), is_group=is_group, session_ms=6_000)
     begun_ms = answered_ms = shell.now_ms
     longest_ms, answers, brought_bytes = 0.0, 0, 0
     while shell.now_ms < begun_ms + 60_000:
@@ -171,7 +191,8 @@ def test_from_answer_to_answer_it_is_the_bound_and_a_fetch_gets_its_turn(
         answers += 1
         brought_bytes += len(frame)
         shell.advance(20 + (throttle_of(FETCH, 12, shell.to_client) if heeds else 0))
-    assert longest_ms <= BOUND_MS[is_group] + 120
+    bound_ms = 3_000 if heeds else BOUND_MS[is_group]
+    assert longest_ms <= bound_ms + 120
     assert answers <= 60_000 / min(BOUND_MS[is_group], batch_bytes) * 2 + 4
     assert brought_bytes <= 64_200 + batch_bytes + 100 * answers  # its last Fetch may be held until 63.2 s
     assert brought_bytes >= min(57_000, batch_bytes)
