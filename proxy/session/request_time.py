@@ -143,6 +143,7 @@ class RequestTime:
             codec = self._dearest_codec(usage, frame_end - client_id_end, version, records, acks != 1)
         self._one_batch.walked(buf, client_id_end, version, usage)
         self.marks.append((correlation_id, len(usage.batches), records, codec, acks != 1))
+        usage.batches.clear()  # thousands would stay with the connection
         return True
 
     def _dearest_codec(

@@ -224,8 +224,8 @@ class Session:
 
     @property
     def due_bytes(self) -> int:
-        """Answers of the proxy's own that wait behind the broker's."""
-        return self._local.due_bytes
+        """Answers of the proxy's own that wait behind the broker's, and what batches that wait take."""
+        return self._local.due_bytes + self._throttling.held_bytes
 
     def is_turn(self, now_ms: float) -> bool:
         """`wake` would let a held Produce go."""

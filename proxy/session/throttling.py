@@ -136,13 +136,13 @@ class Throttling:
         limit = self._shared.quotas.id_limit(identity.user, identity.client_id, self._address)
         if limit is not None:
             if ids is None:
-                ids = self.ids = ProduceIds(self._shared.producer_ids, self._wake)
+                ids = self.ids = ProduceIds(self._shared.producer_ids, self._wake, self._pace)
                 self.known = ids.known
             ids.use(identity.user, limit, (self._address, identity.client_id))
         elif self.produces.refuses or self._shared.producer_ids.tables.has_gates(identity.user):
             # What comes behind a batch that was refused waits for that, though nothing is refused now.
             if ids is None:
-                ids = self.ids = ProduceIds(self._shared.producer_ids, self._wake)
+                ids = self.ids = ProduceIds(self._shared.producer_ids, self._wake, self._pace)
                 self.known = ids.known
             elif not ids.gates_only:
                 ids.dropped(now_ms)
@@ -182,6 +182,11 @@ class Throttling:
             quotas = self._shared.quotas
             return quotas.id_limit(identity.user, identity.client_id, self._address) is not None
         return self.ids is not None and not self.ids.gates_only
+
+    @property
+    def held_bytes(self) -> int:
+        """What a request that is held takes beside its bytes."""
+        return 0 if self.ids is None else self.ids.gate.held_bytes
 
     def charge_cluster_action(
         self,

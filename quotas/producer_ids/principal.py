@@ -270,6 +270,11 @@ class PrincipalIds:
                     until_ms = min(until_ms, store.eligible_at_ms)
         return until_ms
 
+    def count_hold(self, held_ms: float) -> None:
+        """A request is held no more."""
+        self.held_ms += held_ms
+        self.holds += 1
+
     def learn(self, producer_id: int, now_ms: float) -> bool:
         """An id is known from now on. False: it was already."""
         if self.knows(producer_id, now_ms):

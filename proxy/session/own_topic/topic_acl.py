@@ -138,10 +138,10 @@ class TopicGuard:
                     error_code = self._error_of_produce(buf, version)
                     if error_code == ErrorCode.UNKNOWN_TOPIC_ID and self._waits(now_ms):
                         return False
-                    self._asked_ms, self._waited_for = -inf, frozenset()
-                    limit = min(end, frame_end)
+                    self._asked_ms, self._waited_for, limit = -inf, frozenset(), min(end, frame_end)
                     if error_code:
                         answer = self._refused_produce(buf, body, limit, version, correlation_id, error_code)
+                    self._usage.batches.clear()  # thousands would stay with the connection
             else:
                 if frame_end > end:
                     return False

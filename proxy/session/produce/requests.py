@@ -196,8 +196,8 @@ class ProduceSide(ABC):
             pos, correlation_id, version, request_bytes, acks, clears_at_ms, now_ms, held_ms,
             brings_ids=brings_ids,
         )  # fmt: skip
-        if ids is not None and (held := throttling.produces.held) is not None:
-            throttling.produces.held = ids.held_for_bytes(held, now_ms)
+        if ids is not None:
+            throttling.produces.held = ids.held_for_bytes(throttling.produces.held, now_ms)
         return goes
 
     def _go_on(
@@ -316,7 +316,7 @@ class ProduceSide(ABC):
         ids = throttling.ids
         assert ids is not None
         request_bytes = frame_end - pos
-        if verdict is None:  # more of it must come first
+        if verdict is None:  # more of it must come first, or its turn
             return False
         if verdict is Verdict.HOLD:
             ids.request_bytes = request_bytes

@@ -18,9 +18,10 @@ from sluice.proxy.session.in_flight import Held
 from sluice.proxy.session.produce.header_prediction import KnownProduce
 from sluice.proxy.session.producer_ids.byte_refusal import ByteReason, ByteRefusal
 from sluice.proxy.session.producer_ids.gate import ProducerGate
+from sluice.proxy.session.producer_ids.large_turns import FREE_BATCHES, LargeTurn
 from sluice.proxy.session.producer_ids.shared import ProducerIds, Wake
 from sluice.proxy.session.producer_ids.verdict import Verdict
-from sluice.proxy.session.read_gate import EARLY_MS
+from sluice.proxy.session.read_gate import EARLY_MS, Pace
 from sluice.quotas.sensors.sensor import Sensor
 from sluice.usage.records import Amount, Flow
 
@@ -38,6 +39,9 @@ class ProduceIds:
         "_name_since_ms",
         "_name_taken",
         "_name_until_ms",
+        "_pace",
+        "_turn",
+        "_turn_ms",
         "_usage",
         "_was_held",
         "_woken",
@@ -52,8 +56,12 @@ class ProduceIds:
         "wake",
     )
 
-    def __init__(self, shared: ProducerIds, wake: Wake | None) -> None:
-        """`wake`: called when the turn of a held request has come."""
+    def __init__(self, shared: ProducerIds, wake: Wake | None, pace: Pace | None = None) -> None:
+        """`wake`: called when the turn of a held request has come. `pace`: of the connection, which is muted
+        while a request of many batches waits to be looked at; None: none does."""
+        self._pace = pace
+        self._turn = LargeTurn()
+        self._turn_ms = 0.0  # for which the request at hand has waited to be looked at
         self._usage = ProduceUsage()
         self.gate = ProducerGate(shared.quota, shared.tables)
         self.known = KnownProduce()
@@ -131,7 +139,7 @@ class ProduceIds:
         deadline_ms: float,
     ) -> Verdict | None:
         """What becomes of the request whose frame begins at `pos` and whose body begins at `body`; None: not
-        all heads of its batches have arrived.
+        all heads of its batches have arrived, or it is not looked at yet, and the connection is muted.
 
         Raises MalformedFrame for one that contradicts itself.
         """
@@ -145,21 +153,43 @@ class ProduceIds:
             return None
         if self.refusal is not None:
             self.gate.refuse_batches(buf, usage.batches, now_ms)
+            usage.batches.clear()
             return Verdict.REFUSE
+        if (batches := len(usage.batches)) > FREE_BATCHES and self._waits_for_turn(batches, now_ms):
+            usage.batches.clear()
+            return None
         self.acks = acks
         self.api_key = PRODUCE
-        deadline_ms = min(deadline_ms, self._last_ms)
+        deadline_ms = max(min(deadline_ms - self._turn_ms, self._last_ms), now_ms)
         verdict = self.gate.judge(buf, usage.batches, acks, now_ms, deadline_ms, self.wake)
         self._is_judged(verdict)
         if verdict is Verdict.PASS and len(usage.batches) == 1:
             (batch,) = usage.batches
             gates, until_ms = self.gate.passes_until(batch[4])
             self.known.passed(buf, pos, version, acks, batch, gates, until_ms)
+        if batches > FREE_BATCHES and verdict is not Verdict.HOLD:
+            self.gate.large_turns(now_ms).passed(batches)
+        usage.batches.clear()  # thousands would stay with the connection
         return verdict
 
-    def held_for_bytes(self, held: Held, now_ms: float) -> Held:
-        """The request that was judged last waits for its bytes. Returns it as it waits: what would overtake
-        its first batches on other connections is refused meanwhile, and the gate is told when it goes."""
+    def _waits_for_turn(self, batches: int, now_ms: float) -> bool:
+        """It has many batches, and what its user has sent of such before is to be paid first."""
+        turn, pace = self._turn, self._pace
+        if pace is None:
+            return False
+        if turn.waits(self.gate.large_turns(now_ms), batches, now_ms):
+            pace.mute(turn.at_ms, now_ms, None, at_boundary=True)
+            return True
+        self._turn_ms = turn.took_ms(now_ms)
+        return False
+
+    def held_for_bytes(self, held: Held | None, now_ms: float) -> Held | None:
+        """The request that was judged last waits for its bytes; None: it has gone. Returns it as it waits:
+        what would overtake its first batches on other connections is refused meanwhile, and the gate is told
+        when it goes."""
+        if held is None:
+            self.gate.went()
+            return None
         if held.acks and self.gate.hold_first(now_ms):
             return replace(held, brings_ids=True)
         return held
@@ -244,10 +274,11 @@ class ProduceIds:
             held_ms, self._name_since_ms = now_ms - self._name_since_ms, 0.0
             return held_ms
         self._last_ms = inf
+        held_ms, self._turn_ms = self._turn_ms, 0.0
         if not self._was_held:
-            return 0.0
+            return held_ms
         self._was_held = False
-        return self.gate.count_hold(now_ms)
+        return held_ms + self.gate.count_hold(now_ms)
 
     def woken(self, now_ms: float) -> bool:
         """Its time, or its turn, has come. False: it waits on."""
@@ -283,6 +314,8 @@ class ProduceIds:
     def dropped(self, now_ms: float) -> None:
         """The request at hand will not go, and is not answered."""
         self._woken = self.refusal = None
+        self._turn.drop()
+        self._turn_ms = 0.0
         self._was_held = False
         self._again_since_ms = self._last_ms = inf
         if self._name_eligible_at_ms > -inf:

@@ -34,13 +34,13 @@ from typing import Final
 
 from sluice.protocol.produce import BatchHead
 from sluice.protocol.transactions.requests import Addition
-from sluice.proxy.session.producer_ids.batches import Batches, GateKey, first_batches
+from sluice.proxy.session.producer_ids.batches import Batches, GateKey, first_batches, unseen_ids
 from sluice.proxy.session.producer_ids.gate_table import Gate, GateTable, GateTables
-from sluice.proxy.session.producer_ids.held_batches import Holding
+from sluice.proxy.session.producer_ids.held_batches import HELD_BATCH_BYTES, Holding
+from sluice.proxy.session.producer_ids.large_turns import LargeTurns
 from sluice.proxy.session.producer_ids.pairs import added_pairs, pairs_of
-from sluice.proxy.session.producer_ids.verdict import RefusalReason, Verdict
+from sluice.proxy.session.producer_ids.verdict import RefusalReason, Verdict, message_of
 from sluice.proxy.session.read_gate import EARLY_MS
-from sluice.quotas.numbers import number
 from sluice.quotas.producer_ids.principal import PrincipalIds
 from sluice.quotas.producer_ids.quota import AdmissionDoor, ProducerIdQuota
 from sluice.quotas.producer_ids.store import DEFAULT_SAMPLE_MS
@@ -52,6 +52,8 @@ _MAX_FRESH: Final = 64
 _NONE_FRESH: Final[frozenset[GateKey]] = frozenset()
 _TABLE_KEPT_MS: Final = DEFAULT_SAMPLE_MS / 2.0
 """a table of gates is kept for longer after it was asked for last"""
+_PAIR_BYTES: Final = 50
+"""of a transaction's request that waits, for each partition"""
 RETRY_THROTTLE_MS: Final = 1_000
 """What a slow refusal tells as throttle_time_ms; little, for a client that sleeps on it loses its turns."""
 
@@ -148,12 +150,8 @@ class ProducerGate:
     @property
     def message(self) -> str:
         """What the refusal tells people; names the quota."""
-        quota = f"quota producer_ids_rate of user {self._user} ({number(self._ids_per_hour)} new ids an hour)"
-        if self._gates_only:  # and the rate that refused it is gone
-            quota = f"a quota of user {self._user} that is no more"
-        if self.reason is RefusalReason.GATE:
-            return f"{quota}: an earlier batch of this producer waits for its turn"
-        return f"{quota}: this producer id waits for its turn; the batch may be sent again"
+        # Where there are gates alone, the rate that refused it is gone.
+        return message_of(self.reason, self._user, None if self._gates_only else self._ids_per_hour)
 
     def judge(
         self,
@@ -183,8 +181,7 @@ class ProducerGate:
         self._give_up(now_ms)
         table = self._table(now_ms)
         self._gates = table.gates
-        table.refused(first_batches(buf, batches), now_ms)
-        self._batches = {}
+        self._refused(table, first_batches(buf, batches), now_ms)
 
     def hold_first(self, now_ms: float) -> bool:
         """What was judged last, and may go, waits for another quota: its first batches block what would
@@ -194,6 +191,22 @@ class ProducerGate:
             first = {key: place for key, place in self._batches.items() if not place[1]}
             self._hold(first, now_ms)
         return self._holding is not None
+
+    def went(self) -> None:
+        """What was judged last has gone: its batches are kept no longer."""
+        self._batches = {}
+
+    def large_turns(self, now_ms: float) -> LargeTurns:
+        """The turns of its user's requests of many batches."""
+        return self._table(now_ms).large
+
+    @property
+    def held_bytes(self) -> int:
+        """What the objects of the request at hand take, of which a part of the bytes may be kept, too."""
+        ticket = self._ticket
+        if self._batches or ticket is None:
+            return len(self._batches) * HELD_BATCH_BYTES
+        return len(ticket.pairs) * _PAIR_BYTES
 
     def judge_transaction(
         self, additions: Sequence[Addition], now_ms: float, deadline_ms: float, owner: object = None
@@ -206,8 +219,7 @@ class ProducerGate:
         """
         principal = self._judging(now_ms)
         self._gates = self._table(now_ms).gates
-        self._batches = {}
-        self._acks = -1
+        self._batches, self._acks = {}, -1
         seen, was_handed_out = principal.knows, self._quota.handed_out.seen
         unseen = {
             addition.producer_id: addition.epoch > 0 or not was_handed_out(addition.producer_id, now_ms)
@@ -275,9 +287,7 @@ class ProducerGate:
     def count_hold(self, now_ms: float) -> float:
         """The request at hand is held no more: how long it was."""
         held_ms = now_ms - self.held_since_ms
-        principal = self._principal(now_ms)
-        principal.held_ms += held_ms
-        principal.holds += 1
+        self._principal(now_ms).count_hold(held_ms)
         return held_ms
 
     def forwarded(self, now_ms: float) -> None:
@@ -309,13 +319,7 @@ class ProducerGate:
             return self._refuse(table, RefusalReason.GATE, now_ms)
         if principal is None:
             return self._passed(table, batches, now_ms)
-        unseen: dict[int, bool] = {}  # id → has it written before?
-        seen = principal.knows
-        for (producer_id, _, _), (epoch, sequence) in batches.items():
-            if producer_id in unseen:
-                unseen[producer_id] |= sequence > 0 or epoch > 0
-            elif not seen(producer_id, now_ms):
-                unseen[producer_id] = sequence > 0 or epoch > 0
+        unseen = unseen_ids(batches, principal.knows, now_ms)
         pairs = pairs_of(batches, self._quota.pair_keys)
         if not unseen:
             principal.see_known_pairs(pairs, now_ms)
@@ -379,9 +383,13 @@ class ProducerGate:
 
     def _refuse(self, table: GateTable, reason: RefusalReason, now_ms: float) -> Verdict:
         self.reason = reason
-        table.refused(self._batches, now_ms)
-        self._batches = {}
+        self._refused(table, self._batches, now_ms)
         return Verdict.REFUSE if self._acks else Verdict.CLOSE
+
+    def _refused(self, table: GateTable, batches: Batches, now_ms: float) -> None:
+        table.refused(batches, now_ms)
+        table.large.worked(len(batches), now_ms)
+        self._batches = {}
 
     def _give_up(self, now_ms: float) -> None:
         self.wake_at_ms = inf

@@ -25,6 +25,7 @@ from typing import Final, TypeAlias
 
 from sluice.proxy.session.producer_ids.batches import Batches, GateKey, is_above
 from sluice.proxy.session.producer_ids.held_batches import HeldBatches
+from sluice.proxy.session.producer_ids.large_turns import LargeTurns
 from sluice.proxy.session.producer_ids.untracked import Untracked
 from sluice.quotas.producer_ids.store import DEFAULT_SAMPLE_MS
 
@@ -51,13 +52,15 @@ class GateTable:
     """The gates of one user."""
 
     __slots__ = (
-        "_expiry_ms", "_max_gates", "gates", "held", "overflows", "untracked", "untracked_until_ms",
+        "_expiry_ms", "_max_gates", "gates", "held", "large", "overflows", "untracked", "untracked_until_ms",
         "used_ms",
     )  # fmt: skip
 
     def __init__(self, max_gates: int = DEFAULT_MAX_GATES, expiry_ms: float = DEFAULT_EXPIRY_MS) -> None:
         self.gates: dict[GateKey, Gate] = {}
         """in the order of their times"""
+        self.large = LargeTurns()
+        """of requests with many batches"""
         self.held = HeldBatches()
         """batches that are not refused, and block as gates do while a connection holds them"""
         self._max_gates = max_gates

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from enum import Enum, IntEnum
 
+from sluice.quotas.numbers import number
+
 
 class Verdict(IntEnum):
     """PASS is 0, so that the common case is one truth test."""
@@ -32,3 +34,13 @@ class RefusalReason(Enum):
     """an earlier batch was refused and has not come again"""
     UNTRACKED = "gate_share_full"
     """as RATE, with no turn to come: the principal has filled its share of gates"""
+
+
+def message_of(reason: RefusalReason, user: str, ids_per_hour: float | None) -> str:
+    """What a refusal tells people; names the quota. `ids_per_hour`: None, there is no such limit any more."""
+    quota = f"a quota of user {user} that is no more"
+    if ids_per_hour is not None:
+        quota = f"quota producer_ids_rate of user {user} ({number(ids_per_hour)} new ids an hour)"
+    if reason is RefusalReason.GATE:
+        return f"{quota}: an earlier batch of this producer waits for its turn"
+    return f"{quota}: this producer id waits for its turn; the batch may be sent again"

@@ -13,6 +13,7 @@ import pytest
 from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.producer_ids.batches import GateKey
 from sluice.proxy.session.producer_ids.gate_table import GateTable, GateTables
+from sluice.proxy.session.producer_ids.held_batches import Holding
 from sluice.proxy.session.producer_ids.verdict import RefusalReason, Verdict
 from sluice.quotas.limits.limits import QuotaLimits
 from testkit.proxy.playbook import Shell
@@ -27,32 +28,33 @@ OTHER: GateKey = (7, b"orders", 1)
 
 def test_what_is_above_a_held_batch_of_the_same_epoch_is_blocked_while_it_is_held() -> None:
     table = GateTable()
-    table.held.add({KEY: (1, 10)})
+    holding = Holding(table.held, {KEY: (1, 10)})
     assert table.blocks({KEY: (1, 20)}, 0.0)
     for other in ({KEY: (1, 10)}, {KEY: (1, 0)}, {KEY: (0, 20)}, {KEY: (2, 20)}, {OTHER: (1, 20)}):
         assert not table.blocks(other, 0.0)
-    table.held.remove({KEY: (1, 10)})
+    holding.end()
     assert not table.blocks({KEY: (1, 20)}, 0.0)
     assert len(table.held) == 0
 
 
 def test_what_two_connections_hold_is_held_until_both_have_let_go() -> None:
     table = GateTable()
-    table.held.add({KEY: (0, 10)})
-    table.held.add({KEY: (0, 0)})
+    later, first = Holding(table.held, {KEY: (0, 10)}), Holding(table.held, {KEY: (0, 0)})
     assert table.held.before(KEY, 0, 20) == 0
-    table.held.remove({KEY: (0, 0)})
+    first.end()
     assert table.held.before(KEY, 0, 20) == 10
-    table.held.remove({KEY: (0, 0)})
+    first.end()
     assert table.held.before(KEY, 0, 20) == 10
+    later.end()
+    assert len(table.held) == 0
 
 
 def test_what_was_refused_for_a_held_batchs_sake_is_the_gate_when_that_has_gone() -> None:
     """On the wire: 0 held, 1 refused for it, 0 goes, 2: the broker misses 1."""
     table = GateTable()
-    table.held.add({KEY: (0, 0)})
+    holding = Holding(table.held, {KEY: (0, 0)})
     table.refused({KEY: (0, 10)}, 0.0)
-    table.held.remove({KEY: (0, 0)})
+    holding.end()
     table.forwarded({KEY: (0, 0)}, 1.0)
     assert table.blocks({KEY: (0, 20)}, 2.0)
     assert not table.blocks({KEY: (0, 10)}, 2.0)
@@ -61,8 +63,8 @@ def test_what_was_refused_for_a_held_batchs_sake_is_the_gate_when_that_has_gone(
 def test_a_batch_that_goes_on_one_connection_is_waited_for_on_no_other() -> None:
     """The client has left the other, which has not shown yet."""
     table = GateTable()
-    table.held.add({KEY: (0, 0)})
-    table.held.add({KEY: (0, 30)})
+    Holding(table.held, {KEY: (0, 0)})
+    Holding(table.held, {KEY: (0, 30)})
     table.forwarded({KEY: (0, 0)}, 0.0)
     assert not table.blocks({KEY: (0, 10)}, 0.0)
     assert table.blocks({KEY: (0, 40)}, 0.0)
@@ -73,11 +75,11 @@ def test_a_batch_that_goes_on_one_connection_is_waited_for_on_no_other() -> None
 def test_a_table_is_kept_while_a_connection_holds_something() -> None:
     tables = GateTables(idle_ms=10.0)
     table = tables.table("alice", 0.0)
-    table.held.add({KEY: (0, 0)})
+    holding = Holding(table.held, {KEY: (0, 0)})
     tables.expire(1e6)
     assert tables.table("alice", 1e6) is table
     assert tables.has_gates("alice")
-    table.held.remove({KEY: (0, 0)})
+    holding.end()
     assert not tables.has_gates("alice")
     tables.expire(2e6)
     assert tables.counts() == []
