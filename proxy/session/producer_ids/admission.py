@@ -18,7 +18,7 @@ from sluice.proxy.session.in_flight import Held
 from sluice.proxy.session.produce.header_prediction import KnownProduce
 from sluice.proxy.session.producer_ids.byte_refusal import ByteReason, ByteRefusal
 from sluice.proxy.session.producer_ids.gate import ProducerGate
-from sluice.proxy.session.producer_ids.large_turns import FREE_BATCHES, LargeTurn
+from sluice.proxy.session.producer_ids.large_turns import FREE_BATCHES, LargeTurn, LargeTurns
 from sluice.proxy.session.producer_ids.shared import ProducerIds, Wake
 from sluice.proxy.session.producer_ids.verdict import Verdict
 from sluice.proxy.session.read_gate import EARLY_MS, Pace
@@ -155,9 +155,12 @@ class ProduceIds:
             self.gate.refuse_batches(buf, usage.batches, now_ms)
             usage.batches.clear()
             return Verdict.REFUSE
-        if (batches := len(usage.batches)) > FREE_BATCHES and self._waits_for_turn(batches, now_ms):
-            usage.batches.clear()
-            return None
+        turns = None
+        if (batches := len(usage.batches)) > FREE_BATCHES:
+            turns = self.gate.large_turns(now_ms)
+            if turns is not None and self._waits_for_turn(turns, batches, now_ms):
+                usage.batches.clear()
+                return None
         self.acks = acks
         self.api_key = PRODUCE
         deadline_ms = max(min(deadline_ms - self._turn_ms, self._last_ms), now_ms)
@@ -167,17 +170,15 @@ class ProduceIds:
             (batch,) = usage.batches
             gates, until_ms = self.gate.passes_until(batch[4])
             self.known.passed(buf, pos, version, acks, batch, gates, until_ms)
-        if batches > FREE_BATCHES and verdict is not Verdict.HOLD:
-            self.gate.large_turns(now_ms).passed(batches)
+        if turns is not None and verdict is not Verdict.HOLD:
+            turns.passed(batches)
         usage.batches.clear()  # thousands would stay with the connection
         return verdict
 
-    def _waits_for_turn(self, batches: int, now_ms: float) -> bool:
+    def _waits_for_turn(self, turns: LargeTurns, batches: int, now_ms: float) -> bool:
         """It has many batches, and what its user has sent of such before is to be paid first."""
         turn, pace = self._turn, self._pace
-        if pace is None:
-            return False
-        if turn.waits(self.gate.large_turns(now_ms), batches, now_ms):
+        if turn.waits(turns, batches, now_ms) and pace is not None:
             pace.mute(turn.at_ms, now_ms, None, at_boundary=True)
             return True
         self._turn_ms = turn.took_ms(now_ms)

@@ -196,9 +196,9 @@ class ProducerGate:
         """What was judged last has gone: its batches are kept no longer."""
         self._batches = {}
 
-    def large_turns(self, now_ms: float) -> LargeTurns:
-        """The turns of its user's requests of many batches."""
-        return self._table(now_ms).large
+    def large_turns(self, now_ms: float) -> LargeTurns | None:
+        """The turns of its user's requests of many batches; None: in shadow mode, or exempt."""
+        return self._table(now_ms).large if self._enforced or self._gates_only else None
 
     @property
     def held_bytes(self) -> int:

@@ -8,10 +8,11 @@ from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.producer_ids.batches import GateKey
 from sluice.proxy.session.producer_ids.held_batches import HELD_BATCH_BYTES, HeldBatches, Holding
 from sluice.proxy.session.producer_ids.large_turns import FREE_BATCHES
+from sluice.quotas.exempt import ExemptRule, network_of
 from sluice.quotas.limits.limits import QuotaLimits
 from testkit.frames.frames import produce, record_batch
 from testkit.proxy.playbook import Shell
-from testkit.proxy.refusing_session import BUDGET_MS, limits_of, refusals_of, shells
+from testkit.proxy.refusing_session import BUDGET_MS, USERS, limits_of, refusals_of, shells
 
 LARGE = FREE_BATCHES + 4_000
 TURN_MS = 4_000 * 0.015
@@ -70,6 +71,16 @@ def test_a_producer_of_200_partitions_at_a_hundred_requests_a_second_waits_for_n
         assert bytes(shell.to_broker) == many(200, number)
         shell.to_broker.clear()
         shell.advance(10.0)
+
+
+@pytest.mark.parametrize("is_exempt", [False, True], ids=["shadow", "exempt"])
+def test_in_shadow_mode_and_for_who_is_exempt_there_are_no_turns(is_exempt: bool) -> None:
+    quota = {"producer_ids_rate": 1.0}
+    shadow = {} if is_exempt else {USERS: ["producer_ids_rate"]}
+    exempt = [ExemptRule(network=network_of("10.0.0.0/8"))] if is_exempt else []
+    for shell in shells(4, QuotaLimits([(USERS, quota)], shadow=shadow, exempt=exempt)):
+        shell.client_sends(many(LARGE))
+        assert bytes(shell.to_broker) == many(LARGE)
 
 
 def test_it_waits_for_its_turn_and_its_id_no_longer_than_for_its_id_alone() -> None:
