@@ -266,11 +266,12 @@ class Throttling:
                 if was_held and reserved and api_key == FETCH and not self.is_group:
                     # The next Fetch takes its place among those who wait, as in ProduceTurns.
                     self.fetches.paid_at_ms = clears_at_ms
-                else:
+                elif mute_ms:  # else the hold was all that it may be
                     self._pace.mute(clears_at_ms, now_ms, QuotaKind.FETCH, at_boundary=at_boundary)
-                self._log.add(
-                    EventKind.MUTE, sensor, api_key, mute_ms, response_bytes, now_ms, continues=is_told
-                )
+                if mute_ms:
+                    self._log.add(
+                        EventKind.MUTE, sensor, api_key, mute_ms, response_bytes, now_ms, continues=is_told
+                    )
         if reserved:
             self.fetches.settle(sensor, reserved, response_bytes, now_ms)
         return mute_ms

@@ -12,6 +12,7 @@ import pytest
 from sluice.protocol.codec.wire import Struct
 from sluice.proxy.session.connection_states import State
 from sluice.proxy.session.policy import SharedState
+from sluice.usage.records import EventKind
 from testkit.frames.frames import (
     FETCH,
     HEARTBEAT,
@@ -158,6 +159,16 @@ def test_a_share_fetch_on_a_groups_connection_goes_when_the_bound_is_over() -> N
     shell.client_sends(asked)
     shell.advance(2_000 + EARLY_MS)
     assert len(shell.to_broker) == len(asked)
+
+
+def test_nothing_is_muted_or_logged_behind_a_hold_that_was_all_of_the_bound() -> None:
+    shell = connection(fetch_debt(), is_group=True)
+    shell.client_sends(request(SHARE_FETCH, 1, {"maxBytes": 1_000_000}))
+    shell.advance(2_000)
+    assert shell.to_broker
+    shell.broker_sends(answer(SHARE_FETCH, 1))
+    assert shell.state is State.READING
+    assert [event.kind for event in shell.events][1:] == [EventKind.HOLD]
 
 
 def test_a_share_fetch_elsewhere_is_held_for_two_seconds_behind_a_mute() -> None:
